@@ -1,9 +1,9 @@
-"""The default on Linux: a sandbox by bubblewrap, with every wall that needs no daemon and no root.
+"""The default on Linux: a bubblewrap sandbox, with every isolation that needs no daemon and no root.
 
-Inside there are the system's programs (read-only), the workspace at `/workspace`, an output folder,
-small scratch folders in memory, and nothing else: no network, no other process, no other file. The
-workspace's own `.git` is read-only and exists always (empty when there was none), since git on the
-host would run what its hooks, config or `commondir` name; commits are made outside.
+The sandbox has the system's programs (read-only), the workspace at `/workspace`, an output folder, small scratch
+folders in memory, and nothing else: no network, no other process, no other file. The workspace's own `.git` is
+read-only and always exists (empty if there was none), since git on the host would run programs that its hooks, config
+or `commondir` name; commits are made outside.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ISOLATION: dict[str, Isolation] = {
     "disk": "none",
     "cpu": "none",
 }
-"""What the sandbox itself is; `limits` adds how memory, disk and processor time are limited here."""
+"""Isolation of the sandbox itself; `limits` adds the limits of memory, disk and processor time on this machine."""
 
 _ETC = (
     "ld.so.cache ld.so.conf ld.so.conf.d alternatives ssl/certs ssl/openssl.cnf ca-certificates pki/tls/certs "
@@ -60,7 +60,7 @@ _RESERVED = ("/proc", "/dev", "/tmp", "/run", ROOT, OUTPUT, HOME)
 
 
 class BubblewrapProvider:
-    """Makes sandboxed hands. Keeps nothing in memory: any process can attach to what another made."""
+    """Creates sandboxed hands. Keeps nothing in memory: any process can attach to hands that another created."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class BubblewrapProvider:
         self._program = program
 
     async def probe(self) -> Capabilities:
-        """Run the real profile once around a tiny program, and say what came of it. What the dead left goes."""
+        """Run the real profile once around a tiny program, and report the result. Removes what dead processes left."""
         await anyio.to_thread.run_sync(remove_all_groups, self._maker.folder)
         found = await anyio.to_thread.run_sync(examine, self._program, _trial(self._program), ISOLATION)
         if not found.usable:
@@ -85,12 +85,12 @@ class BubblewrapProvider:
         return msgspec.structs.replace(found, findings=(*found.findings, layers))
 
     async def provision(self, spec: HandsSpec, epoch: int) -> SupervisedHands:
-        """Make a sandbox with its agent. Raises `SandboxUnavailable` with the cause and its fix."""
+        """Create a sandbox with its agent. Raises `SandboxUnavailable` with the cause and its fix."""
         user, plan = await anyio.to_thread.run_sync(self._plan, spec)
         return await self._maker.make(spec, epoch, user, plan, _refuse)
 
     async def attach(self, identity: HandsProvisioned) -> SupervisedHands:
-        """The incarnation of that event, dead or alive."""
+        """Return the incarnation of that event, dead or alive."""
         return self._maker.attach(identity)
 
     def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
@@ -137,7 +137,7 @@ def _refuse(problem: str) -> Exception:
 
 
 def _profile(program: str, user: HandsUser, usr: str = "/usr") -> list[str]:
-    """Everything up to the workspace: namespaces, system folders, scratch folders."""
+    """Return the arguments before the workspace: namespaces, system folders, scratch folders."""
     scratch = []
     for path in ("/tmp", "/dev/shm", HOME):
         scratch += ["--size", str(SCRATCH), "--perms", "0700" if path == HOME else "1777", "--tmpfs", path]
@@ -163,12 +163,12 @@ def _profile(program: str, user: HandsUser, usr: str = "/usr") -> list[str]:
 
 
 def _closing() -> list[str]:
-    """Arguments after the last mount."""
+    """Return the arguments after the last mount."""
     return ["--remount-ro", "/dev", "--remount-ro", "/", "--cap-drop", "ALL", "--seccomp", "{fd:filter}"]
 
 
 def _top() -> list[str]:
-    """/bin and its like: links into /usr on most systems, folders on some."""
+    """Mount /bin and its like: links into /usr on most systems, folders on some."""
     out = []
     for name in _TOP:
         path = f"/{name}"
@@ -180,13 +180,13 @@ def _top() -> list[str]:
 
 
 def _python_etc() -> list[str]:
-    """Some systems keep part of their Python's library under /etc."""
+    """Mount the part of Python's library that some systems keep under /etc."""
     with os.scandir("/etc") as found:
         return sorted(entry.path for entry in found if entry.name.startswith("python3"))
 
 
 def _fixtures(user: HandsUser) -> dict[str, bytes]:
-    """The files that are made up, and the system call filter."""
+    """Return the generated files, and the system call filter."""
     program = assemble_here()
     if program is None:
         raise SandboxUnavailable(
@@ -203,7 +203,7 @@ def _fixtures(user: HandsUser) -> dict[str, bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """The whole environment of bwrap itself, which is the first process that can be seen inside."""
+    """Return the environment of bwrap itself, which is the first process visible inside."""
     return {
         "PATH": PATH,
         "HOME": HOME,
@@ -218,7 +218,7 @@ def _environment() -> dict[str, str]:
 
 
 def _guarded(workspace: str, shown: str, names: tuple[str, ...]) -> list[str]:
-    """Files over themselves, read-only: they can be neither changed nor moved nor removed, nor a folder above them."""
+    """Mount files over themselves, read-only: they cannot be changed, moved or removed, nor can a folder above them."""
     found = guarded(Path(workspace), names)
     return [
         part

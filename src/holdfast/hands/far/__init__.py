@@ -1,1 +1,1 @@
-"""Hands on another machine: what they are asked, how it gets there, and how the workspace goes to and fro."""
+"""Hands on another machine: the protocol, its transport, and the transfer of the workspace in both directions."""

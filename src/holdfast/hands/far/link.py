@@ -1,4 +1,4 @@
-"""The way to a far end: one Protocol, and the one over a program's standard input and output (ssh, or any other)."""
+"""The link to a far end: one Protocol, and an implementation over a program's standard streams (ssh, or any other)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from holdfast.facts import bounded_json
 from holdfast.hands.far.protocol import LINE_MAX, PROTOCOL, Answer, Ask, Hello
 
 PATIENCE_S = 30.0
-"""How long a far end may be out of reach before it is said to be."""
+"""Seconds that a far end may be out of reach before it is reported as unreachable."""
 
 FIRST_S = 5.0
 """The same for one that has never answered: more likely it is not set up."""
 
 PAUSES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""Between two tries to reach it; the last one goes on."""
+"""Seconds between attempts to reach it; the last one repeats."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Link(Protocol):
-    """Carries asks to one far end and brings the answers. It reconnects by itself."""
+    """Carries requests to one far end and returns the answers. It reconnects by itself."""
 
     async def ask(self, ask: Ask, *, answer_s: float) -> Answer:
-        """The answer to `ask`, whose id is chosen here. Asks again when the connection was lost meanwhile.
+        """Return the answer to `ask`, whose id is chosen here. Repeats the request after a lost connection.
 
-        Raises `HandsUnreachable` when there is none within its patience, or within `answer_s` of a connection.
+        Raises `HandsUnreachable` without an answer within its patience, or within `answer_s` of a connection.
         """
         ...
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         ...
 
 
@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class _Pipe:
-    """One run of the program. Any waiting caller reads, for all; ids match answers to asks."""
+    """One run of the program. Any waiting caller reads, for all; ids match answers to requests."""
 
     def __init__(self, argv: Sequence[str], env: dict[str, str]) -> None:
         self._child = subprocess.Popen(
@@ -82,7 +82,7 @@ class _Pipe:
         self.broken = False
 
     async def ask(self, ask: Ask) -> Answer:
-        """Raises `_Gone`."""
+        """Send a request and return its answer. Raises `_Gone`."""
         waiting = self._waiting[ask.id] = _Waiting()
         try:
             await self._send(_encode(ask) + b"\n")
@@ -122,10 +122,10 @@ class _Pipe:
                 raise _Gone(self.complaint() or str(error)) from None
             finally:
                 if left and len(left) < len(line):
-                    self.broken = True  # half a line is there: nothing after it would be understood
+                    self.broken = True  # half a line was sent: the far end could not parse anything after it
 
     async def _read(self) -> None:
-        """Read what there is, waiting for something, and hand it out."""
+        """Wait for input, read all of it, and distribute the answers."""
         while True:
             try:
                 chunk = os.read(self._out, 1 << 18)
@@ -152,7 +152,7 @@ class _Pipe:
                 waiting.answer = answer
 
     def complaint(self) -> str:
-        """The last words on its standard error."""
+        """Return the last lines of its standard error."""
         with contextlib.suppress(OSError):
             while data := os.read(self._err, 65536):
                 self._complaints = (self._complaints + data)[-4096:]
@@ -160,7 +160,7 @@ class _Pipe:
         return lines[-1] if lines else "it ended without a word"
 
     def close(self) -> None:
-        """End it: the far end sees its input end, and what runs there goes on."""
+        """End the program: the far end sees its input end, and its processes continue."""
         self.broken = True
         for file in (self._child.stdin, self._child.stdout, self._child.stderr):
             if file is not None:
@@ -173,7 +173,7 @@ class _Pipe:
 
 
 class PipeLink:
-    """Asks through a program that is started again whenever it ends. `name` is how people know the far end."""
+    """Asks through a program that is started again whenever it ends. `name` identifies the far end in messages."""
 
     def __init__(self, argv: Sequence[str], *, name: str, env: dict[str, str], patience_s: float = PATIENCE_S) -> None:
         self._argv = tuple(argv)
@@ -207,7 +207,7 @@ class PipeLink:
 
     @property
     def pid(self) -> int:
-        """The process that carries the connection now, 0 when there is none."""
+        """The process that carries the connection now, 0 if there is none."""
         return self._pipe.pid if self._pipe is not None else 0
 
     async def _open(self, answer_s: float) -> _Pipe:

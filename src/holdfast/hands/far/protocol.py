@@ -1,7 +1,7 @@
-"""Protocol between a brain and hands on another machine: one JSON object a line.
+"""Protocol between a brain and hands on another machine: one JSON object per line.
 
-Every ask can be asked again after a connection was lost, and is then the same ask: call ids and the ids of hands are
-the asker's, what is transferred goes by position, a result is read and never taken.
+Every request can be repeated after a lost connection with the same effect: the asker chooses the ids of calls and of
+hands, transfers go by position, and reading a result does not consume it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import ExecRequest
 
 PROTOCOL = 1
-"""Both ends speak the same number, or the asker refuses."""
+"""Protocol version. Both ends must have the same one, or the asker refuses."""
 
 CHUNK = 1 << 18
-"""Bytes of a transfer in one ask."""
+"""Bytes of a transfer in one request."""
 
 LINE_MAX = 64 << 20
-"""Bytes of one line at most."""
+"""Maximum bytes of one line."""
 
 LOOK_S = 20.0
-"""How long an ask for a result is held before it says that there is none yet."""
+"""Seconds that a request for a result is held before it is answered with none."""
 
 
 class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Request for hands. `nonce` tells an ask that is repeated from another one for the same id.
+    """Request for hands. `nonce` tells a repeated request from another one for the same id.
 
-    `transfer` is the workspace, sent before; without one the workspace of the hands `continues` goes on.
+    `transfer` is the workspace, sent before; without one the workspace of the hands `continues` is used.
     """
 
     session_id: str
@@ -52,7 +52,7 @@ class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One question; which fields count depends on the verb."""
+    """One request; which fields count depends on the verb."""
 
     id: int
     verb: str
@@ -72,7 +72,7 @@ class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why there is no answer: the kind of error that the asker raises."""
+    """An error as an answer: the kind of error that the asker raises."""
 
     kind: str
     message: str
@@ -80,7 +80,7 @@ class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to the ask of that id."""
+    """The answer to the request with that id."""
 
     id: int
     ok: msgspec.Raw = msgspec.Raw(b"null")
@@ -117,11 +117,11 @@ _KINDS: dict[str, type[HoldfastError]] = {
     "usage": UsageError,
     "hands": HandsError,
 }
-"""From the narrowest error to the widest, where one is the other's base."""
+"""From the narrowest error to the widest, where one is the base of another."""
 
 
 def trouble_of(error: HoldfastError) -> Trouble:
-    """An error as it travels."""
+    """Encode an error for the protocol."""
     if isinstance(error, Fenced):
         return Trouble("fenced", str(error), error.current)
     for kind, cls in _KINDS.items():
@@ -131,7 +131,7 @@ def trouble_of(error: HoldfastError) -> Trouble:
 
 
 def raised(trouble: Trouble, epoch: int) -> HoldfastError:
-    """The error that it stands for here."""
+    """Return the exception for an encoded error."""
     if trouble.kind == "fenced":
         return Fenced(trouble.message, mine=epoch, current=trouble.current)
     return _KINDS.get(trouble.kind, HandsError)(trouble.message)

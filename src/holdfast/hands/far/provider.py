@@ -1,4 +1,4 @@
-"""Hands on another machine, which has a Holdfast of its own: over ssh, or over any program that carries two streams."""
+"""Hands on another machine with its own Holdfast: over ssh, or over any program that carries two streams."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from holdfast.hands.far.protocol import CHUNK, LOOK_S, Ask, Begin, Piece, Size, 
 from holdfast.hands.far.workspace import MOST, pack_folder, unpack_folder
 
 ANSWER_S = 20.0
-"""How long an answer may take, beside what the verb itself waits for."""
+"""Seconds that an answer may take, beyond the wait of the verb itself."""
 
 LONG_S = 900.0
-"""How long hands may take to start or end, and a workspace to be packed, there."""
+"""Seconds that starting or ending hands, and packing a workspace, may take there."""
 
 T = TypeVar("T")
 
@@ -34,14 +34,14 @@ class _Waited(msgspec.Struct, frozen=True):
 
 
 class FarEnd:
-    """Asks of one far end, with their answers as what they are."""
+    """Requests to one far end, with typed answers."""
 
     def __init__(self, link: Link, spool: Path) -> None:
         self._link = link
         self.spool = spool
 
     async def ask(self, verb: str, kind: type[T], *, answer_s: float = ANSWER_S, epoch: int = 0, **fields: Any) -> T:
-        """Raises what the far end raised, and `HandsUnreachable`."""
+        """Send a request and return its answer. Raises the far end's error, and `HandsUnreachable`."""
         said = await self._link.ask(Ask(0, verb, epoch=epoch, **fields), answer_s=answer_s)
         if said.error is not None:
             raise raised(said.error, epoch)
@@ -52,7 +52,7 @@ class FarEnd:
             raise HandsError(text) from None
 
     async def send(self, source: BinaryIO, transfer: str) -> None:
-        """Send a file by position: a connection that is lost meanwhile loses nothing."""
+        """Send a file by position: a connection lost meanwhile loses nothing."""
         offset = 0
         while data := source.read(CHUNK):
             done = await self.ask("put", Size, transfer=transfer, offset=offset, data=data)
@@ -73,20 +73,20 @@ class FarEnd:
             offset += len(piece.data)
 
     async def drop(self, transfer: str) -> None:
-        """It is needed no more."""
-        with contextlib.suppress(HandsError):  # given up there by itself, a day later
+        """Delete a transfer that is no longer needed."""
+        with contextlib.suppress(HandsError):  # the far end deletes it by itself a day later
             await self.ask("drop", Size, transfer=transfer)
 
     @asynccontextmanager
     async def spooled(self) -> AsyncIterator[tuple[Path, str]]:
-        """A file here for a transfer, and a name for it there."""
+        """Return a file here for a transfer, and a name for it there."""
         self.spool.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=self.spool, prefix="far_") as file:
             yield Path(file.name), Path(file.name).name
 
 
 class FarHands:
-    """One incarnation there. `HandsUnreachable` means no answer; it is no testimony about any call."""
+    """One incarnation there. `HandsUnreachable` means no answer; it implies nothing about any call."""
 
     def __init__(self, identity: HandsProvisioned, end: FarEnd) -> None:
         self.identity = identity
@@ -100,7 +100,7 @@ class FarHands:
         await self._ask("fence", type(None), epoch)
 
     async def start(self, epoch: int, call_id: str, request: ExecRequest) -> None:
-        """Start a call and return. A known call id changes nothing, so it is safe to ask again."""
+        """Start a call and return. A known call id changes nothing, so a repeat is safe."""
         await self._ask("start", type(None), epoch, call=call_id, request=request)
 
     async def wait(self, epoch: int, call_id: str) -> ExecResult:
@@ -112,7 +112,7 @@ class FarHands:
                 return said.result
 
     async def kill(self, epoch: int, call_id: str) -> None:
-        """End a running call with all its descendants."""
+        """Kill a running call with all its descendants."""
         await self._ask("kill", type(None), epoch, call=call_id)
 
     async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
@@ -129,19 +129,19 @@ class FarHands:
         return await self._ask("read", Output, epoch, answer_s=wait_s + ANSWER_S, **fields)
 
     async def write(self, epoch: int, call_id: str, data: bytes, *, offset: int, close: bool = False) -> None:
-        """Give a running command input; the offset makes a repeat one."""
+        """Write input to a running command; the offset makes a repeat safe."""
         await self._ask("write", type(None), epoch, call=call_id, data=data, offset=offset, close=close)
 
     async def pause(self, epoch: int) -> None:
-        """Stop everything that runs there where it is."""
+        """Pause all processes of these hands."""
         await self._ask("pause", type(None), epoch)
 
     async def resume(self, epoch: int) -> None:
-        """Let it go on."""
+        """Resume all processes of these hands."""
         await self._ask("resume", type(None), epoch)
 
     async def pack(self, epoch: int, path: str, target: BinaryIO) -> int:
-        """Write a tar of a folder inside to `target`."""
+        """Write a tar of a folder in the sandbox to `target`."""
         async with self._end.spooled() as (_, transfer):
             packed = await self._ask("pack", Size, epoch, answer_s=LONG_S, path=path, transfer=transfer)
             await self._end.fetch(transfer, target, packed.size)
@@ -149,7 +149,7 @@ class FarHands:
             return packed.size
 
     async def unpack(self, epoch: int, path: str, source: BinaryIO) -> int:
-        """Put a tar into a folder inside."""
+        """Extract a tar into a folder in the sandbox."""
         async with self._end.spooled() as (_, transfer):
             await self._end.send(source, transfer)
             done = await self._ask("unpack", Size, epoch, answer_s=LONG_S, path=path, transfer=transfer)
@@ -157,7 +157,7 @@ class FarHands:
             return done.size
 
     async def bring_back(self, epoch: int) -> None:
-        """Make the workspace's folder here what it is there, but for `.git`."""
+        """Copy the remote workspace back to its folder here, except `.git`."""
         async with self._end.spooled() as (path, transfer):
             taken = await self._ask("take", Size, epoch, answer_s=LONG_S, transfer=transfer)
             if taken.size > MOST:
@@ -168,7 +168,7 @@ class FarHands:
             await unpack_folder(self.identity.workspace, path)
 
     async def release(self, epoch: int) -> None:
-        """End this incarnation, bring back what it leaves, and have it forgotten there. Safe to repeat."""
+        """End this incarnation, bring back its workspace, and delete it there. Safe to repeat."""
         await self._ask("release", type(None), epoch, answer_s=LONG_S)
         with contextlib.suppress(WorkspaceGone):
             await self.bring_back(epoch)
@@ -181,11 +181,11 @@ SSH_OPTIONS = (
     *("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15"),
     *("-o", "ServerAliveCountMax=3", "-o", "ClearAllForwardings=yes", "-a", "-x"),
 )
-"""No terminal, no question, no agent and nothing forwarded: the far end gets no credential."""
+"""No terminal, no prompts, no agent and no forwarding: the far end gets no credential."""
 
 
 def ssh_command(where: str, *, program: str = "ssh", serve: str = "holdfast hands serve") -> tuple[str, ...]:
-    """The command for `[USER@]HOST[:PORT]`. Raises `UsageError` for what is no such name."""
+    """Return the command for `[USER@]HOST[:PORT]`. Raises `UsageError` for an invalid name."""
     if not _HOST.fullmatch(where):
         raise UsageError(f"{where!r} is no host to reach by ssh; write ssh:HOST, ssh:USER@HOST or ssh:USER@HOST:PORT")
     host, _, port = where.partition(":")
@@ -193,9 +193,9 @@ def ssh_command(where: str, *, program: str = "ssh", serve: str = "holdfast hand
 
 
 class FarProvider:
-    """Makes hands at the end of a link.
+    """Creates hands at the end of a link.
 
-    `spool` is a folder of ours for what is on its way; `name` stands in events, such as `ssh:build1`.
+    `spool` is our folder for transfers; `name` appears in events, such as `ssh:build1`.
     """
 
     def __init__(self, link: Link, spool: Path, *, name: str) -> None:
@@ -213,7 +213,7 @@ class FarProvider:
         return Capabilities(self._name, found.usable, found.isolation, (works, *found.findings))
 
     async def provision(self, spec: HandsSpec, epoch: int) -> FarHands:
-        """Send the workspace, unless the hands that `spec` continues left it there, and have hands made."""
+        """Create hands there; first sends the workspace, unless the hands that `spec` continues left it there."""
         self._refuse(spec)
         async with self._end.spooled() as (path, transfer):
             begin = Begin(spec.session_id, spec.hands_id, transfer, spec.policy, spec.env, continues=spec.continues)
@@ -228,7 +228,7 @@ class FarProvider:
                 await self._end.drop(transfer)
 
     def _refuse(self, spec: HandsSpec) -> None:
-        """Refuse what exists on this host alone; nothing is left out silently."""
+        """Refuse features that exist only on this host; nothing is left out silently."""
         for wanted, what in (
             (spec.network is not None, "a way outside"),
             (bool(spec.layers or spec.files), "a prepared environment"),
@@ -248,5 +248,5 @@ class FarProvider:
         return FarHands(identity, self._end)
 
     async def attach(self, identity: HandsProvisioned) -> FarHands:
-        """The incarnation of that event, dead or alive. Nothing is asked yet."""
+        """Return the incarnation of that event, dead or alive. Sends no request yet."""
         return FarHands(identity, self._end)

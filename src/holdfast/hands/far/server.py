@@ -1,8 +1,8 @@
-"""The far end: makes hands for a brain on another machine, and serves asks over standard input and output.
+"""The far end: creates hands for a brain on another machine, and serves requests over standard input and output.
 
-It holds no credential and no log. All its knowledge is on disk, so any process of it can answer: the journals of the
-hands, which ask made which hands, and which hands a session's workspace belongs to. A workspace stays until the other
-end has brought it back and says so; until then later hands continue with it.
+It holds no credential and no log. All its state is on disk, so any process of it can answer: the journals of the hands,
+the request that created each of them, and the hands that own each session's workspace. A workspace stays until the
+other end confirms that it has brought it back; until then later hands continue with it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from holdfast.hands.user import choose_user, make_ready
 from holdfast.privileges import folder_mode
 
 SPOOL_S = 24 * 3600.0
-"""Time that an abandoned transfer is kept."""
+"""Seconds that an abandoned transfer is kept."""
 
 READ_MAX = 1 << 20
-"""Bytes of output in one answer at most."""
+"""Maximum bytes of output in one answer."""
 
 OPEN_MAX = 256
-"""Asks that wait for their answer at one time; more are read later."""
+"""Maximum number of requests waiting for an answer; more are read later."""
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ _encode = msgspec.json.encode
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """The hands that a session's workspace belongs to."""
+    """The hands that own a session's workspace."""
 
     hands_id: str
 
@@ -76,7 +76,7 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 class FarServer:
-    """Answers asks. `folder` is its own; `provider` makes hands under `folder/hands`."""
+    """Answers requests. `folder` is its own; `provider` creates hands under `folder/hands`."""
 
     def __init__(self, provider: Provider, folder: Path, *, program: str) -> None:
         self._provider = provider
@@ -86,7 +86,7 @@ class FarServer:
         self._beginning = anyio.Lock()
 
     def open(self, clock: Clock) -> None:
-        """Make the folders, and clear away transfers that were given up."""
+        """Make the folders, and remove abandoned transfers."""
         for path in (self._folder, self._folder / "work", self._folder / "spool", self._folder / "made"):
             path.mkdir(mode=folder_mode(), parents=True, exist_ok=True)
         (self._folder / "spool").chmod(0o700)
@@ -96,7 +96,7 @@ class FarServer:
                 entry.unlink(missing_ok=True)
 
     async def answer(self, ask: Ask) -> Answer:
-        """Do what is asked; trouble is an answer too."""
+        """Handle a request; an error is an answer too."""
         verb = self._verbs.get(ask.verb)
         try:
             if verb is None:
@@ -114,7 +114,7 @@ class FarServer:
         return self._folder / "spool" / _named(ask.transfer)
 
     async def _put(self, ask: Ask) -> Size:
-        """Bytes of a transfer from a position on; returns how many there are now."""
+        """Write bytes of a transfer from a position on; returns how many there are now."""
         with os.fdopen(os.open(self._spooled(ask), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
             size = file.seek(0, os.SEEK_END)
             if ask.offset > size:
@@ -134,7 +134,7 @@ class FarServer:
         self._spooled(ask).unlink(missing_ok=True)
         return Size(0)
 
-    # --- lives ---
+    # --- creation and release ---
 
     async def _hello(self, ask: Ask) -> Hello:
         return Hello(PROTOCOL, self._program, host_id())
@@ -162,7 +162,7 @@ class FarServer:
             return identity
 
     async def _workspace(self, begin: Begin) -> Workspace:
-        """The session's folder: as it was left by the hands that are continued, else as it was sent."""
+        """Return the session's folder: as the continued hands left it, else as it was sent."""
         folder = self._work(begin.session_id)
         workspace = Workspace(str(folder), disposable=True)
         mark = self._mark(begin.session_id)
@@ -190,14 +190,14 @@ class FarServer:
         return Size(await pack_folder(str(self._work(self._owned(ask))), self._spooled(ask), git=False))
 
     async def _forget(self, ask: Ask) -> None:
-        """The workspace of released hands was brought back: nothing of it is needed here."""
+        """Delete the workspace of released hands: the other end has brought it back."""
         session_id = self._owned(ask)
         await anyio.to_thread.run_sync(remove_folder, self._work(session_id))
         self._mark_path(session_id).unlink(missing_ok=True)
         self._made_path(_identity(ask).hands_id).unlink(missing_ok=True)
 
     def _owned(self, ask: Ask) -> str:
-        """The session whose workspace belongs to those hands. Raises `WorkspaceGone`."""
+        """Return the session whose workspace those hands own. Raises `WorkspaceGone`."""
         identity = _identity(ask)
         made = self._made(identity.hands_id)
         if made is None or not same_incarnation(made.identity, identity) or not self._work(made.session_id).is_dir():
@@ -226,7 +226,7 @@ class FarServer:
         await hands.start(ask.epoch, ask.call, ask.request)
 
     async def _wait(self, ask: Ask) -> object:
-        """The result, unless there is none within `wait_s`."""
+        """Return the result, unless there is none within `wait_s`."""
         hands = await self._of(ask)
         with anyio.move_on_after(min(ask.wait_s, LOOK_S)):
             return {"result": await hands.wait(ask.epoch, ask.call)}
@@ -285,7 +285,7 @@ class FarServer:
         "unpack": _unpack,
     }
 
-    # --- what is on disk ---
+    # --- state on disk ---
 
     def _work(self, session_id: str) -> Path:
         return self._folder / "work" / _named(session_id)
@@ -304,7 +304,7 @@ class FarServer:
 
 
 def same_incarnation(one: HandsProvisioned, two: HandsProvisioned) -> bool:
-    """True when both name the same hands, of the same boot of the same host."""
+    """True if both name the same hands, of the same boot of the same host."""
     return all(getattr(one, name) == getattr(two, name) for name in ("hands_id", "host_id", "boot_id", "address"))
 
 
@@ -321,7 +321,7 @@ def _named(name: str) -> str:
 
 
 def _store(path: Path, value: object) -> None:
-    """All or nothing."""
+    """Write a file atomically."""
     fresh = path.with_suffix(path.suffix + ".new")
     fresh.write_bytes(_encode(value))
     fresh.replace(path)
@@ -334,7 +334,7 @@ def _load(path: Path, kind: type[T]) -> T | None:
 
 
 async def serve_stdio(server: FarServer, source: int, target: int) -> None:
-    """Answer until `source` ends. Both descriptors are made non-blocking; hands live on after it (see `Lives`)."""
+    """Answer until `source` ends. Both descriptors become non-blocking; hands outlive it (see `launch.Lives`)."""
     for fd in (source, target):
         os.set_blocking(fd, False)
     await _Conversation(server, source, target).run()

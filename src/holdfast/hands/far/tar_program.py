@@ -1,9 +1,9 @@
-"""A folder as a tar, and a tar as a folder: run as a program of its own, as the user that the folder belongs to.
+"""Convert a folder to a tar and back: runs as its own program, as the user that owns the folder.
 
-Standard library only. A tar comes from the other machine, where strangers' text is worked on, so nothing in it is
-trusted: only files, folders and links, only below the folder, each path walked without following a link. What is named
-`.git` is neither sent back nor touched, since git on the host would run what it names. A folder is changed only after
-all of the tar has been read.
+Standard library only. A tar comes from the other machine, which processes untrusted text, so the program trusts none of
+it: only files, folders and links, only below the folder, each path walked without following a link. Entries named
+`.git` are neither sent back nor changed, since git on the host would run programs that they name. A folder is changed
+only after the whole tar has been read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import IO, BinaryIO
 
 ENTRIES_MAX = 5_000_000
-"""More things than that in one tar are refused."""
+"""Maximum number of entries in one tar; more are refused."""
 
 _CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,7 +30,7 @@ class TarRefused(Exception):
 
 
 def pack(folder: str, out: BinaryIO, *, git: bool) -> int:
-    """Write a tar of `folder`; returns how many files and links are in it. `git` says whether `.git` goes too."""
+    """Write a tar of `folder`; returns the number of files and links in it. `git` includes `.git`."""
     count = 0
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for path, names, files, here in os.fwalk(folder):
@@ -65,7 +65,7 @@ def _add(tar: tarfile.TarFile, path: str, name: str, here: int) -> bool:
 
 
 class _Exactly:
-    """A file that has as many bytes as were announced, whatever becomes of it while it is read."""
+    """A file with exactly the announced number of bytes, even if it changes while it is read."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
@@ -80,16 +80,16 @@ class _Exactly:
 
 
 def fill(folder: str, source: BinaryIO, *, most: int) -> int:
-    """Put all of a tar into an empty folder, `.git` too; returns how many files and links there are."""
+    """Extract a whole tar into an empty folder, including `.git`; returns the number of files and links."""
     if os.listdir(folder):
         raise TarRefused(f"{folder} is not empty")
     return _receive(folder, source, most, git=True)
 
 
 def unpack(folder: str, source: BinaryIO, *, most: int) -> int:
-    """Make `folder`, which has to be there, what the tar says; returns how many files and links it has.
+    """Make the existing `folder` match the tar; returns the number of files and links in it.
 
-    Raises `TarRefused` for what has no place there and for more than `most` bytes; the folder is as it was then.
+    Raises `TarRefused` for an entry that does not belong and for more than `most` bytes; the folder is then unchanged.
     """
     incoming = os.path.join(folder, f"{_INCOMING}{os.getpid()}")
     for name in os.listdir(folder):
@@ -176,7 +176,7 @@ def _opened(name: str, here: int | None) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _parent(root: int, parts: list[str]) -> Iterator[int]:
-    """The folder of the last part, made where it is not there; no link is followed on the way."""
+    """Open the folder of the last part, created if absent; no link is followed on the way."""
     here = os.dup(root)
     try:
         for part in parts[:-1]:
@@ -196,7 +196,7 @@ def _parent(root: int, parts: list[str]) -> Iterator[int]:
 
 
 def _merge(here: int, there: int, *, skip: str = "") -> None:
-    """Move everything from one folder into the other and remove there what is not here; `.git` stays as it is."""
+    """Move everything from one folder into the other and remove entries absent here; `.git` is left alone."""
     new = {name for name in os.listdir(here) if name != ".git"}
     for name in os.listdir(there):
         if name not in new and name not in (".git", skip):
@@ -235,7 +235,7 @@ def _writable(name: str, here: int, mode: int) -> Iterator[int]:
 
 
 def _prune(name: str, here: int) -> bool:
-    """Remove it, but for any `.git` and the folders on the way there. True when nothing is left."""
+    """Remove it, except any `.git` and the folders on the way there. True if nothing is left."""
     found = os.stat(name, dir_fd=here, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=here)

@@ -14,7 +14,7 @@ from holdfast.hands.far import tar_program
 from holdfast.hands.launch import PYTHON
 
 MOST = 64 << 30
-"""Bytes of one workspace at most."""
+"""Maximum bytes of one workspace."""
 
 
 @cache
@@ -23,19 +23,19 @@ def _program() -> str:
 
 
 async def pack_folder(folder: str, target: Path, *, git: bool) -> int:
-    """Make `target` a tar of the folder, read as its owner; returns its size in bytes."""
+    """Write a tar of the folder to `target`, read as its owner; returns its size in bytes."""
     with target.open("wb") as out:
         await anyio.to_thread.run_sync(_run, ["pack-all" if git else "pack", "."], folder, None, out.fileno())
     return target.stat().st_size
 
 
 async def unpack_folder(folder: str, source: Path, *, most: int = MOST) -> None:
-    """Make the folder what the tar says, written as its owner; every `.git` there stays as it is."""
+    """Make the folder match the tar, written as its owner; every `.git` there is left alone."""
     await _put("unpack", folder, source, most)
 
 
 async def fill_folder(folder: str, source: Path, *, most: int = MOST) -> None:
-    """Put all of a tar into an empty folder, as its owner."""
+    """Extract a whole tar into an empty folder, as its owner."""
     await _put("fill", folder, source, most)
 
 
@@ -45,7 +45,7 @@ async def _put(how: str, folder: str, source: Path, most: int) -> None:
 
 
 def _run(words: list[str], folder: str, source: int | None, target: int | None) -> None:
-    """Run it in the folder, which a home that is closed to its owner may hold: we enter it before we become them."""
+    """Run the program in the folder, entered before becoming its owner, who may lack access above it."""
     try:
         here = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
