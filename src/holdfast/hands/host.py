@@ -14,7 +14,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_id() -> str:
-    """16 hexadecimal characters that stay the same on one machine and reveal nothing of it."""
+    """Return 16 hexadecimal characters that stay the same on one machine and reveal nothing about it."""
     try:
         name = _MACHINE_ID.read_text().strip()
     except OSError:
@@ -24,15 +24,15 @@ def host_id() -> str:
 
 
 def boot_id() -> str:
-    """The kernel's name for this boot: what was not synced before another one does not count (S8)."""
+    """Return the kernel's id of this boot: data not synced before another boot does not count (S8)."""
     return _BOOT_ID.read_text().strip()
 
 
 def run_directory(uid: int) -> Path:
-    """A folder for sockets with a path short enough for them, ours alone. Makes it when it is not there.
+    """Return our private folder for sockets, with a path short enough for them. Creates it if absent.
 
-    `/run/holdfast` as root, else under `/run/user/UID`, else `/tmp/holdfast-UID`. Raises
-    `CannotRunSafely` when another user made a folder of that name.
+    `/run/holdfast` as root, else under `/run/user/UID`, else `/tmp/holdfast-UID`. Raises `CannotRunSafely` if another
+    user made a folder with that name.
     """
     path = _run_path(uid)
     try:

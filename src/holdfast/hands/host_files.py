@@ -22,15 +22,15 @@ KINDS = {
     ".husky": "git hooks",
     "holdfast.toml": "Holdfast settings",
 }
-"""What makes which kind of program run code, by the plain form of its name."""
+"""Kinds of programs that run code because of a file, by the plain form of the file's name."""
 
 BARE = frozenset({"head", "config", "objects", "refs"})
-"""A folder that has all of these is a repository to git, whatever its name."""
+"""Git treats a folder that has all of these as a repository, whatever its name."""
 
 BARE_KIND = "bare repository"
 
 ENTRIES_MAX = 200_000
-"""Entries of a workspace that are looked at; the search then says that it stopped."""
+"""Maximum number of workspace entries that are searched; the result says if the search stopped there."""
 
 DEPTH_MAX = 200
 LISTED_MAX = 1000
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
 
 def plain(name: str) -> str:
-    """A name as HFS+, APFS and NTFS compare it: without case, invisible characters, and trailing dots and blanks."""
+    """Return a name as HFS+, APFS and NTFS compare it: without case, invisible characters, trailing dots and blanks."""
     if name.isascii():
         return name.lower().rstrip(". ").partition("::")[0]
     shown = "".join(char for char in unicodedata.normalize("NFC", name) if unicodedata.category(char) != "Cf")
@@ -54,7 +54,7 @@ def plain(name: str) -> str:
 
 
 def find(workspace: str) -> Found:
-    """Every such file, folder and link in a folder. Blocks; what cannot be read is left out."""
+    """Find every such file, folder and link in a folder. Blocks; unreadable entries are left out."""
     search = _Search()
     try:
         top = os.open(workspace, _FOLDER)
@@ -72,7 +72,7 @@ class _Search:
         self._left = ENTRIES_MAX
 
     def walk(self, top: int) -> None:
-        """Depth first by descriptors, so that a folder which is swapped for a link meanwhile is not followed."""
+        """Walk depth first by descriptors: a folder that is replaced by a link meanwhile is not followed."""
         stack = [("", top, self._names(top, ""))]
         while stack:
             path, fd, folders = stack[-1]
@@ -93,7 +93,7 @@ class _Search:
             stack.append((f"{below}/", inner, self._names(inner, f"{below}/")))
 
     def _names(self, fd: int, path: str) -> list[str]:
-        """Note what is right in a folder; the names of folders to look into."""
+        """Record the matching entries of a folder; return the names of the folders to search."""
         folders, seen = [], set()
         try:
             with os.scandir(fd) as entries:
@@ -115,7 +115,7 @@ class _Search:
 
 
 def read_only(workspace: str, most: int = 100) -> list[str]:
-    """The paths to be shown read-only: what stands there now, and no link, but for the root's own `.git`."""
+    """Return the paths to show read-only: existing files and folders, no links, without the root's own `.git`."""
     names: list[str] = []
     for path, kind in find(workspace).kinds.items():
         parts = [*sorted(BARE - {"objects"}), "hooks"] if path == "." else [path]
@@ -141,9 +141,9 @@ _POINTER_MAX = 4096
 
 
 def protected(workspace: Path) -> tuple[tuple[str, ...], tuple[Place, ...]]:
-    """Names in the workspace to be shown read-only, `.git` first; the places that have to be made for that.
+    """Return the workspace names to show read-only, `.git` first, and the mount points that must be created for that.
 
-    Raises `CannotRunSafely` for a repository that cannot be kept from commands so.
+    Raises `CannotRunSafely` for a repository that cannot be protected from commands in this way.
     """
     path = workspace / GIT
     if path.is_symlink():
@@ -157,11 +157,11 @@ def protected(workspace: Path) -> tuple[tuple[str, ...], tuple[Place, ...]]:
 
 
 def guarded(workspace: Path, names: Iterable[str]) -> dict[str, bool]:
-    """Return the paths to mount over themselves, in that order, and whether each is writable.
+    """Return the paths to mount over themselves, in that order; the value is True if the path stays writable.
 
-    That are those of the files and folders that are there, and that no link leads to: what is elsewhere is not shown
-    here. A folder above one of them can be written, and as a mount of its own it cannot be moved away with it. Last
-    comes whatever makes programs of the host run code (`host_files`).
+    They are the named files and folders that exist and that no link leads to: the sandbox does not show paths
+    elsewhere. A folder above one of them stays writable, but as a mount of its own it cannot be moved away with it.
+    Last come the files that make programs on the host run code (`host_files`).
     """
     root = os.path.realpath(workspace)
     plain = []
@@ -175,7 +175,7 @@ def guarded(workspace: Path, names: Iterable[str]) -> dict[str, bool]:
 
 
 def _pointed(workspace: Path, path: Path) -> tuple[str, ...]:
-    """The folder that a `gitdir:` file names, when it lies in the workspace itself."""
+    """Return the folder that a `gitdir:` file names, if it is in the workspace itself."""
     if not path.is_file():
         return ()
     with path.open("rb") as file:

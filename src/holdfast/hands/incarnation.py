@@ -1,4 +1,4 @@
-"""Incarnations of hands: their folder, launch, and identity, and the removal of what killed ones left."""
+"""Incarnations of hands: their folder, launch, and identity, and the cleanup after killed ones."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ from holdfast.seccomp import assemble_here
 from holdfast.uids import set_apart
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-"""Where commands are looked for."""
+"""Search path for commands."""
 
 
 class Plan(NamedTuple):
     """Launch plan of one provider. Paths in `root` and `output` are those inside the sandbox.
 
-    `folders` are made in the folder of the incarnation for the hands' user, `laying` are overlays over them. `weak`
-    says what is missing of a sandbox. `starter` is who runs `argv`, when that is not the hands' user.
+    `folders` are created in the folder of the incarnation for the hands' user, `laying` are overlays over them. `weak`
+    says what the hands lack compared with a sandbox. `starter` is the user that runs `argv`, if not the hands' user.
     """
 
     provider: str
@@ -74,10 +74,10 @@ class Plan(NamedTuple):
 
 
 class Maker:
-    """Makes incarnations under one folder and finds them again.
+    """Creates incarnations under one folder and finds them again.
 
-    `folder` (`<home>/hands`) holds their journals. `sockets` is a folder of our own with a short
-    path, the usual one when None. `answer_s` is how long a living supervisor may take to answer.
+    `folder` (`<home>/hands`) holds their journals. `sockets` is our folder with a short path; None selects the usual
+    one. `answer_s` is the seconds that a living supervisor may take to answer.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Maker:
         return self.folder / hands_id
 
     def separate(self, workspace: str) -> str:
-        """The real path of a workspace. Refuses one that holds Holdfast's own records."""
+        """Return the real path of a workspace. Refuses one that holds Holdfast's own records."""
         real = Path(os.path.realpath(workspace))
         home = Path(os.path.realpath(self.folder)).parent
         if home.is_relative_to(real):
@@ -113,13 +113,13 @@ class Maker:
         return str(real)
 
     def attach(self, identity: HandsProvisioned) -> SupervisedHands:
-        """The incarnation of that event, dead or alive."""
+        """Return the incarnation of that event, dead or alive."""
         return SupervisedHands(identity, self.place(identity.hands_id), answer_s=self._answer_s)
 
     async def make(
         self, spec: HandsSpec, epoch: int, user: HandsUser, plan: Plan, refuse: Callable[[str], Exception]
     ) -> SupervisedHands:
-        """Start a supervisor with that plan. `refuse` makes an error of its last words."""
+        """Start a supervisor with that plan. `refuse` turns its last output into an error."""
         folder = self.place(spec.hands_id)
         rung = await anyio.to_thread.run_sync(mechanisms.find)
         isolation = held(plan.isolation, rung, spec.policy)
@@ -188,13 +188,13 @@ class Maker:
 
 
 def command_limits(policy: HandsPolicy, rung: Rung) -> Limits:
-    """The limits of each command. Where a group counts the processes, it is met before that of the user is."""
+    """Return the limits of each command. If a group counts the processes, it is reached before the user's limit."""
     most = policy.processes
     return Limits(processes=most if most is None or not rung.hard else most + 2 * OURS)
 
 
 def make_folder(folder: Path, user: HandsUser, more: tuple[str, ...] = ()) -> None:
-    """The folder of an incarnation: ours, with parts for output and for `more` that the hands' user owns."""
+    """Create the folder of an incarnation: ours, with parts for output and for `more` that the hands' user owns."""
     others = user.uid != os.getuid()
     try:
         for path in (folder.parent.parent, folder.parent):
@@ -206,7 +206,7 @@ def make_folder(folder: Path, user: HandsUser, more: tuple[str, ...] = ()) -> No
             part.mkdir(mode=0o700)
         if os.getuid() == 0:
             os.chown(output, user.uid, user.gid)
-            output.chmod(0o750)  # the supervisor, who is another user, has the group
+            output.chmod(0o750)  # the supervisor runs as another user and needs group access
     except FileExistsError:
         raise HandsError(f"{folder} is there already: an id of hands is used once") from None
     except OSError as error:
@@ -220,10 +220,10 @@ def make_folder(folder: Path, user: HandsUser, more: tuple[str, ...] = ()) -> No
 
 
 MAKER = "maker"
-"""The file of an incarnation's folder that says who made it, and for which session."""
+"""The file of an incarnation's folder that names its maker process and its session."""
 
 YOUNG_S = 60.0
-"""How old a socket must be, or a folder without a maker: both are so for a moment when hands are made."""
+"""Minimum age in seconds of a leftover socket or of a folder without a maker: new hands have both for a moment."""
 
 
 class MakerProcess(msgspec.Struct, frozen=True):
@@ -238,7 +238,7 @@ _decode = msgspec.json.Decoder(MakerProcess).decode
 
 
 def note_maker(folder: Path, session_id: str) -> None:
-    """Leave word in the folder of new hands. Raises `OSError`."""
+    """Record this process in the folder of new hands. Raises `OSError`."""
     mine = processes.entry_of(os.getpid())
     said = MakerProcess(session_id, os.getpid(), mine.start if mine is not None else 0)
     (folder / MAKER).write_bytes(msgspec.json.encode(said))
@@ -270,7 +270,7 @@ def forsaken(hands: Path) -> list[tuple[str, Path]]:
 
 
 def remnants(hands: Path, clock: Clock) -> list[Path]:
-    """Folders of incarnations whose removal was cut off: nothing in them says whose they were, or testifies."""
+    """Folders of incarnations whose removal was interrupted: nothing in them names a session or holds a journal."""
     return [
         folder
         for folder in _folders(hands)
@@ -286,7 +286,7 @@ def _age_s(path: Path, clock: Clock) -> float:
 
 
 def at_work(hands: Path) -> set[str] | None:
-    """The sessions that have living hands; None when some do not say whose they are."""
+    """Return the sessions that have living hands; None if some do not name their session."""
     makers = [_maker_of(folder) for folder in _folders(hands) if _lives(folder)]
     known = {maker.session_id for maker in makers if maker is not None}
     return known if None not in makers else None
@@ -300,7 +300,7 @@ def _lives(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> None:
-    """Take the folder of dead hands away, with what they held in the workspace. Never fails."""
+    """Remove the folder of dead hands, and their files in the workspace. Never fails."""
     with contextlib.suppress(OSError):
         for place in replay(str(folder / "journal")).opened.get("places", ()):
             mounts.remove_mount_point(place)

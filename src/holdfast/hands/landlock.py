@@ -1,7 +1,7 @@
-"""Hands behind Landlock and a filter of system calls alone: less than a sandbox, for machines that allow no namespaces.
+"""Hands behind Landlock and a system call filter alone: less than a sandbox, for machines that allow no namespaces.
 
-A second layer taken as the only one. It has to be named by a person and accepted as weak (`accept_weak`); nothing falls
-back to it. What it lacks is in the event that says that the hands were made.
+These are usually a second layer; here they are the only one. The user must select the provider by name and accept it as
+weak (`accept_weak`); there is no fallback to it. The event that records the hands names what they lack.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.seccomp import assemble_here
 NAME = "landlock"
 
 OLDEST = 3
-"""Before this version of Landlock (Linux 6.2) a file outside could be cut to nothing."""
+"""Before this version of Landlock (Linux 6.2), commands could truncate a file outside to zero bytes."""
 
 ISOLATION: dict[str, Isolation] = {
     "files": "soft",
@@ -54,7 +54,7 @@ _DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "
 
 
 class LandlockProvider:
-    """Makes weak hands. Raises `CannotRunSafely` unless `accept_weak` says that a person wants that."""
+    """Creates weak hands. Raises `CannotRunSafely` unless the user accepted that (`accept_weak`)."""
 
     def __init__(
         self,
@@ -75,19 +75,19 @@ class LandlockProvider:
         self._maker = Maker(folder, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
 
     async def probe(self) -> Capabilities:
-        """Ask the kernel; say what is missing even where it works."""
+        """Check the kernel; report what is missing even if the provider works."""
         if problem := _problem():
             return Capabilities(NAME, False, findings=(Finding("landlock", "bad", problem, _FIX), *about_here()))
         finding = Finding("landlock", "soft", f"weak isolation: {missing()}", "use bubblewrap where it works")
         return Capabilities(NAME, True, dict(ISOLATION), (finding, *about_here()))
 
     async def provision(self, spec: HandsSpec, epoch: int) -> SupervisedHands:
-        """Make confined hands, or raise `SandboxUnavailable`; never less than what `missing` says."""
+        """Create confined hands, or raise `SandboxUnavailable`; never weaker than `missing` says."""
         user, plan = await anyio.to_thread.run_sync(self._plan, spec)
         return await self._maker.make(spec, epoch, user, plan, _refuse)
 
     async def attach(self, identity: HandsProvisioned) -> SupervisedHands:
-        """The incarnation of that event, dead or alive."""
+        """Return the incarnation of that event, dead or alive."""
         return self._maker.attach(identity)
 
     def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
@@ -128,7 +128,7 @@ _FIX = "use bubblewrap, or a kernel from 6.2 on that starts with landlock among 
 
 
 def _problem() -> str:
-    """Why it cannot be had here; empty when it can."""
+    """Return the reason that this provider is unavailable here; empty if it is available."""
     version = confine.abi()
     if version < OLDEST:
         return f"this kernel has Landlock version {version}, and {OLDEST} is needed"
@@ -150,7 +150,7 @@ def missing() -> str:
 
 
 def confined_command(told: Mapping[str, object], command: list[str]) -> list[str]:
-    """A command that puts the walls up and then becomes that one."""
+    """Return a command that applies the confinement and then becomes the given one."""
     source = Path(confine.__file__).read_text()
     return [PYTHON, "-I", "-S", "-c", f"{source}{_THEN}", msgspec.json.encode(told).decode(), *command]
 

@@ -29,13 +29,13 @@ from holdfast.hands.limits.plan import Holding, remove_groups
 from holdfast.hands.user import Veil
 
 PYTHON = "/usr/bin/python3"
-"""What runs the agent: the system's own, which every user can reach."""
+"""Interpreter of the agent: the system's own, which every user can reach."""
 
 READY_S = 30.0
-"""How long a supervisor may take to say that it is ready."""
+"""Seconds that a supervisor may take to report that it is ready."""
 
 GONE_S = 5.0
-"""How long a killed process may take to be gone."""
+"""Seconds that a killed process may take to be gone."""
 
 _STEP_S = 0.01
 
@@ -44,7 +44,7 @@ _AGENT_MODULES = (
     *("wire", "processes", "agent.text", "agent.files", "agent.web_text", "agent.web", "agent.output"),
     *("agent.beside", "agent.runner", "agent.archive", "agent.bridge", "agent.agent"),
 )
-"""The modules that the agent needs, each after those that it imports."""
+"""Modules of the agent, each after those that it imports."""
 
 _PACKAGES = """\
 import sys
@@ -73,9 +73,9 @@ sys.modules["holdfast.hands.box.agent.agent"].main()
 class Limits(msgspec.Struct, frozen=True):
     """Resource limits of every command, in bytes and counts. Per process, except `processes`.
 
-    `processes` None leaves the number as it is: outside a sandbox it counts all that the user runs. `address_space` is
-    far more than memory: what runs JavaScript or WebAssembly reserves a lot of it and uses little. Memory itself is
-    limited by the policy, for all of the hands together.
+    `processes` None leaves the number unlimited: outside a sandbox it counts all processes of the user. `address_space`
+    is far more than memory: JavaScript and WebAssembly programs reserve much of it and use little. The policy limits
+    memory itself, for all of the hands together.
     """
 
     processes: int | None = 300
@@ -88,9 +88,9 @@ class Limits(msgspec.Struct, frozen=True):
 class Lives(msgspec.Struct, frozen=True):
     """Lifetimes of a supervisor, in seconds.
 
-    `grace_s` without a call and without a client, `longest_s` altogether; a running call is never cut
-    short by either. `hello_s` is how long the sandbox may take to start, and `claim_s` how long the
-    supervisor waits for its first client, which may run on a loaded machine.
+    `grace_s` is the time without a call and without a client, `longest_s` the total; neither ever ends a running call.
+    `hello_s` is the time that the sandbox may take to start, and `claim_s` the time that the supervisor waits for its
+    first client, which may run on a loaded machine.
     """
 
     grace_s: float = 120.0
@@ -100,7 +100,7 @@ class Lives(msgspec.Struct, frozen=True):
 
 
 class Place(NamedTuple):
-    """A place that a mount needs in `folder`, at the path `below` it. `kind` is "folder", "file" or "held"."""
+    """A mount point needed in `folder`, at the path `below` it. `kind` is "folder", "file" or "held"."""
 
     folder: str
     below: str
@@ -117,14 +117,14 @@ class Overlay(msgspec.Struct, frozen=True):
 
 
 class Laying(msgspec.Struct, frozen=True):
-    """All overlays of these hands; `stage` is the folder that they are mounted in."""
+    """All overlays of these hands; they are mounted in the folder `stage`."""
 
     stage: str
     overlays: tuple[Overlay, ...]
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """The first line of a journal: whose it is. `places` are what mounts need, see `box.supervisor.mounts`."""
+    """The first line of a journal: its incarnation. `places` are the mount points, see `box.supervisor.mounts`."""
 
     hands_id: str
     host_id: str
@@ -133,7 +133,7 @@ class Opening(msgspec.Struct, frozen=True):
 
 
 EGRESS_FOLDER = "/run/egress"
-"""The path inside of the folder with the egress proxy's socket; the variables of a `Network` name its files there."""
+"""Folder in the sandbox with the egress proxy's socket; the variables of a `Network` name its files there."""
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def way_of(spec: HandsSpec) -> Way | None:
-    """Return the way to the egress proxy; None for hands without a network."""
+    """Return the agent's access to the egress proxy; None for hands without a network."""
     if spec.network is None:
         return None
     return Way(f"{EGRESS_FOLDER}/{os.path.basename(spec.network.socket)}", spec.network.port)
@@ -161,7 +161,7 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Everything a supervisor needs. `blobs` are handed to `argv` as descriptors, `{fd:NAME}` in it.
+    """Everything a supervisor needs. `blobs` are passed to `argv` as descriptors, `{fd:NAME}` in it.
 
     `holding` are its limits; `before` is a command that starts the supervisor under them, with `before_env`. `on_news`
     is the command that runs when a job has news (see `box.supervisor.notifier`). `veil` names the part of the home that
@@ -201,26 +201,26 @@ class _Ready(msgspec.Struct, frozen=True):
 
 
 def blob(content: bytes) -> str:
-    """Bytes as they are put into a launch."""
+    """Encode bytes for a launch."""
     return base64.b64encode(content).decode()
 
 
 def limits_of(limits: Limits) -> dict[str, int]:
-    """The limits that are set."""
+    """Return the limits that are set."""
     return {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
 
 
 def agent_command(parts: str) -> list[str]:
-    """The command that runs the agent, given the path of its parts as they are seen there."""
+    """Return the command that runs the agent, given the path of its parts as seen there."""
     packages = [(name, "") for name in ("holdfast", "holdfast.hands", "holdfast.hands.box", "holdfast.hands.box.agent")]
     return [PYTHON, "-I", "-S", "-c", f"PACKAGES = {packages!r}\n{_PACKAGES}{_UNPACK}", parts]
 
 
 @cache
 def agent_parts() -> bytes:
-    """The agent's parts in one file that needs nothing of ours where it is.
+    """Return the agent's parts in one file that imports nothing else of ours.
 
-    It carries compiled code beside each source: taken when the Python there has the same format.
+    It carries compiled code beside each source: used if the Python there has the same format.
     """
     parts = []
     for module in _AGENT_MODULES:
@@ -232,7 +232,7 @@ def agent_parts() -> bytes:
 
 
 def _run(launch: Launch) -> _Ready:
-    """Start the supervisor and hear whether it is ready. Blocks; it outlives us."""
+    """Start the supervisor and wait until it is ready. Blocks; the supervisor outlives us."""
     packages = [("holdfast", str(_ROOT)), ("holdfast.hands", str(_ROOT / "hands"))]
     program = f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.supervisor.supervisor import main\nmain()\n"
     command = [*launch.before, sys.executable or PYTHON, "-I", "-S", "-c", program]
@@ -259,7 +259,7 @@ def _run(launch: Launch) -> _Ready:
 
 
 def _abandon(child: subprocess.Popen[bytes]) -> None:
-    """Stop listening to a start that takes too long. Only a supervisor that never left us ends with this."""
+    """Stop listening to a start that takes too long. Only a supervisor that has not detached ends with this."""
     child.kill()
     for pipe in (child.stdin, child.stdout, child.stderr):
         if pipe is not None:
@@ -269,10 +269,10 @@ def _abandon(child: subprocess.Popen[bytes]) -> None:
 
 
 async def start_supervisor(launch: Launch) -> str:
-    """Start it. Returns why it could not, in its own words; empty when it runs.
+    """Start a supervisor. Returns its error message; empty if it runs.
 
-    Raises `HandsLost` when it was ended in the middle, `HandsError` when it takes too long. Leaves
-    nothing but when it runs.
+    Raises `HandsLost` if it was ended during the start, `HandsError` if it takes too long. Leaves nothing behind unless
+    it runs.
     """
     runs = False
     try:
@@ -287,7 +287,7 @@ async def start_supervisor(launch: Launch) -> str:
 
 
 async def _ended(launch: Launch) -> None:
-    """End the supervisor of a failed start, whose journal knows it; its steward clears away in the same folder."""
+    """End the supervisor of a failed start, found by its journal; its steward cleans up in the same folder."""
     lock = os.path.join(launch.folder, "lock")
     pid = replay(os.path.join(launch.folder, "journal")).opened.get("pid")
     if pid is not None:
@@ -298,7 +298,7 @@ async def _ended(launch: Launch) -> None:
 
 
 def _clear(launch: Launch) -> None:
-    """Take away what a failed start left, when its processes are gone."""
+    """Remove the files of a failed start once its processes are gone."""
     with contextlib.suppress(OSError):
         Path(launch.socket).unlink()
     for place in launch.opening.places:
@@ -307,7 +307,7 @@ def _clear(launch: Launch) -> None:
 
 
 def _end(pid: int, lock: str) -> None:
-    """Kill that supervisor if it lives, and wait until it is gone with all that it held."""
+    """Kill that supervisor if it lives, and wait until it and all that it held are gone."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
@@ -323,10 +323,10 @@ def _end(pid: int, lock: str) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove the folder of an incarnation, also when a command took its own permissions away.
+    """Remove the folder of an incarnation, even if a command removed its own permissions.
 
-    Nothing may be running in it any more. Links are removed, never followed. Control groups that a killed supervisor
-    left go first: only this folder knows of them.
+    No process may use it any more. Links are removed, never followed. Control groups that a killed supervisor left are
+    removed first: only this folder knows of them.
     """
     remove_groups(folder)
     if os.getuid() != 0:
@@ -336,5 +336,5 @@ def remove_folder(folder: Path) -> None:
                 if not os.path.islink(inner):
                     os.chmod(inner, 0o700)
     while os.path.lexists(folder):
-        with contextlib.suppress(FileNotFoundError):  # a steward removed something of it meanwhile: go on
+        with contextlib.suppress(FileNotFoundError):  # a steward removed part of it meanwhile: continue
             shutil.rmtree(folder)

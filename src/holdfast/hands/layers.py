@@ -1,4 +1,4 @@
-"""Mounts for the layers of a spec: plain ones where that is enough, overlays where it is not."""
+"""Mounts for the layers of a spec: plain ones where sufficient, overlays otherwise."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from holdfast.hands.launch import PYTHON, Laying, Overlay, Place
 from holdfast.uids import set_apart
 
 STAGE = "stage"
-"""The folder of an incarnation in which its overlays are mounted, in namespaces of their own."""
+"""The folder of an incarnation in which its overlays are mounted, in their own namespaces."""
 
 Standing = Literal["folder", "file", "absent", "blocked"]
 
 
 class Laid(NamedTuple):
-    """Mount plan of the layers. `usr` and `workspace` are the sources shown as those; `mounts` go after them.
+    """Mount plan of the layers. `usr` and `workspace` are the sources shown at those paths; `mounts` follow them.
 
-    `folders` are made in the incarnation's own folder for the hands' user.
+    `folders` are created in the incarnation's own folder for the hands' user.
     """
 
     usr: str
@@ -38,7 +38,7 @@ class Laid(NamedTuple):
 
 
 def lay_out(spec: HandsSpec, folder: Path, workspace: str, root: str) -> Laid:
-    """Plan the layers and files of `spec` for the incarnation whose folder that is. Mounts nothing yet."""
+    """Plan the layers and files of `spec` for the incarnation with that folder. Mounts nothing yet."""
     out = _Laying(folder, workspace, root)
     for number, layer in enumerate(spec.layers):
         out.add(layer, str(number))
@@ -53,7 +53,7 @@ def lay_out(spec: HandsSpec, folder: Path, workspace: str, root: str) -> Laid:
 
 
 def contents(spec: HandsSpec) -> dict[str, bytes]:
-    """The contents of the files of a spec, by the names that `lay_out` gave them."""
+    """Return the contents of the files of a spec, by the names that `lay_out` gave them."""
     return {f"file{number}": content for number, content in enumerate(spec.files.values())}
 
 
@@ -88,7 +88,7 @@ class _Laying:
             self.mounts += ["--bind" if writable and kind == "folder" else "--ro-bind", source, inside]
 
     def show(self, path: str, content: str) -> None:
-        """A file with that content at a path inside."""
+        """Mount a file with that content at a path inside."""
         if not self._stands(posixpath.normpath(path), "file"):
             raise UsageError(f"{path} cannot be shown in the workspace: its folder is not there, or is a link")
         self.mounts += ["--perms", "0444", "--ro-bind-data", content, path]
@@ -109,13 +109,13 @@ class _Laying:
         return str(self._folder / STAGE / name)
 
     def _below(self, inside: str) -> str | None:
-        """The path in the workspace; None for one elsewhere."""
+        """Return the path in the workspace; None for one elsewhere."""
         if inside == self._root:
             return ""
         return inside[len(self._root) + 1 :] if inside.startswith(f"{self._root}/") else None
 
     def _stands(self, inside: str, kind: Literal["folder", "file"]) -> bool:
-        """Return True if it can be mounted there; plan a mount point where there is none."""
+        """Return True if a mount is possible there; plan a mount point if there is none."""
         below = self._below(inside)
         if not below:
             return True
@@ -128,7 +128,7 @@ class _Laying:
 def standing(folder: str, below: str) -> Standing:
     """Classify a path in a folder that commands may have changed; no link is followed.
 
-    A mount point that we made counts as absent.
+    A mount point that we created counts as absent.
     """
     *middle, _ = below.split("/")
     path = folder
@@ -186,7 +186,7 @@ def try_layers(folder: Path) -> Finding:
                 [PYTHON, "-I", "-S", "-c", program, ".", str(uid), str(gid)],
                 **drop,
                 env={},
-                cwd=base,  # the user may not pass the folders above
+                cwd=base,  # the user may lack access to the folders above
                 capture_output=True,
                 timeout=20,
                 check=False,

@@ -1,4 +1,4 @@
-"""Checks of the machine's isolation, made by trying it, with the fix to type where it fails."""
+"""Checks of the machine's isolation by trial runs, with the command that fixes a failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PYTHON_OLDEST = (3, 9)
 Level = Literal["hard", "soft", "absent", "ok", "bad"]
 
 Trial = tuple[list[str], dict[str, str], dict[str, bytes], HandsUser]
-"""argv, environment, contents of the descriptors that argv names, and the user to be."""
+"""argv, environment, contents of the descriptors that argv names, and the user to run as."""
 
 _APPARMOR_SYSCTL = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _USERNS_SYSCTL = Path("/proc/sys/kernel/unprivileged_userns_clone")
@@ -50,7 +50,7 @@ _WHAT = {
 
 
 def missing_program(program: str) -> Finding | None:
-    """The finding when bubblewrap or the system's Python is not there."""
+    """Return the finding for a missing bubblewrap or system Python."""
     if not os.access(program, os.X_OK):
         return Finding(
             "bubblewrap",
@@ -118,12 +118,12 @@ def _reads(path: Path, value: str) -> bool:
 
 
 def in_container() -> bool:
-    """True in a container, as far as one can tell from inside."""
+    """True in a container, as far as a process inside can tell."""
     return any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
 
 
 def examine(program: str, trial: Trial, isolation: Mapping[str, Isolation]) -> Capabilities:
-    """Try, and say what came of it."""
+    """Run the trial and report the result."""
     absent = missing_program(program)
     if absent is not None:
         return Capabilities("bubblewrap", False, findings=(absent, *about_here()))
@@ -178,7 +178,7 @@ def _try(argv: list[str], env: dict[str, str], blobs: dict[str, bytes], user: Ha
 
 
 def about_here() -> tuple[Finding, ...]:
-    """Further findings about this machine: the user of tool calls, and survival after a worker's end."""
+    """Return further findings about this machine: the user of tool calls, and survival after a worker's end."""
     out = []
     if os.getuid() == 0:
         out.append(

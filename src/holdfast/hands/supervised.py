@@ -1,10 +1,10 @@
 """Hands behind a supervisor: the verbs over its socket, and its journal when it is dead (S8 to S10).
 
-What a caller can rely on:
+Guarantees for callers:
 
-- A supervisor that is proven dead (its lock is free) and was of this boot testifies by its journal:
-  an exit is a result, a start without one is unknown, neither is never started.
-- Another host or another boot testifies to nothing: every call is unknown.
+- For a supervisor of this boot that is proven dead (its lock is free), the journal answers: an exit is a result, a
+  start without one is unknown, neither is never started.
+- For another host or another boot the journal does not count: every call is unknown.
 - A supervisor that lives and does not answer within the deadline (SIGSTOP) raises `HandsError` on
   every verb. Nothing is guessed about its calls; once it runs again it answers.
 """
@@ -37,11 +37,11 @@ _result = msgspec.json.Decoder(ExecResult).decode
 _output = msgspec.json.Decoder(Output).decode
 
 WRITE_MAX = 256 << 10
-"""Bytes of input that are handed to the supervisor at a time."""
+"""Bytes of input sent to the supervisor at a time."""
 
 
 class _Moved(msgspec.Struct, frozen=True):
-    """An answer about a tar on its way: a piece of it (base 64), or that all has been moved."""
+    """An answer during a tar transfer: a piece of it (base64), or its completion."""
 
     transfer: int = 0
     data: str = ""
@@ -89,7 +89,7 @@ class SupervisedHands:
         raise HandsLost(f"the hands {self.identity.hands_id} ended while call {call_id} was open")
 
     async def kill(self, epoch: int, call_id: str) -> None:
-        """End a running call with all its descendants."""
+        """Kill a running call with all its descendants."""
         await self._ask("kill", epoch, call=call_id)
 
     async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
@@ -117,22 +117,22 @@ class SupervisedHands:
         raise HandsLost(f"the hands {self.identity.hands_id} are gone, and what call {call_id} printed with them")
 
     async def write(self, epoch: int, call_id: str, data: bytes, *, offset: int, close: bool = False) -> None:
-        """Give a running command input, in parts that the supervisor takes."""
+        """Write input to a running command, in parts that the supervisor accepts."""
         for start in range(0, max(1, len(data)), WRITE_MAX):
             part = b64encode(data[start : start + WRITE_MAX]).decode()
             last = close and start + WRITE_MAX >= len(data)
             await self._ask("write", epoch, call=call_id, data=part, offset=offset + start, close=last)
 
     async def pause(self, epoch: int) -> None:
-        """Stop everything that runs inside where it is."""
+        """Pause all processes of these hands."""
         await self._ask("pause", epoch)
 
     async def resume(self, epoch: int) -> None:
-        """Let it go on."""
+        """Resume all processes of these hands."""
         await self._ask("resume", epoch)
 
     async def pack(self, epoch: int, path: str, target: BinaryIO) -> int:
-        """Write a tar of a folder inside, a bounded piece at a time."""
+        """Write a tar of a folder in the sandbox, a bounded piece at a time."""
         begun = _moved(await self._ask("transfer", epoch, op="pack", path=path))
         total = 0
         while True:
@@ -144,7 +144,7 @@ class SupervisedHands:
                 return total
 
     async def unpack(self, epoch: int, path: str, source: BinaryIO) -> int:
-        """Put a tar into a folder inside, a bounded piece at a time."""
+        """Extract a tar into a folder in the sandbox, a bounded piece at a time."""
         begun = _moved(await self._ask("transfer", epoch, op="unpack", path=path))
         while True:
             data = await anyio.to_thread.run_sync(source.read, CHUNK)
@@ -154,7 +154,7 @@ class SupervisedHands:
                 return moved.entries
 
     async def release(self, epoch: int) -> None:
-        """End this incarnation and everything in it; its journal goes with it. Safe to repeat."""
+        """End this incarnation and everything in it, and delete its journal. Safe to repeat."""
         if not self._ours():
             return
         try:
@@ -171,7 +171,7 @@ class SupervisedHands:
         await anyio.to_thread.run_sync(remove_folder, self._folder)
 
     async def _testimony(self, epoch: int) -> Testimony | None:
-        """Read the journal of a dead supervisor; None when it is not that of these hands in this boot."""
+        """Read the journal of a dead supervisor; None if it does not belong to these hands in this boot."""
         await self._until_dead()
         said = replay(str(self._journal))
         self._check(said, epoch)
@@ -189,15 +189,15 @@ class SupervisedHands:
         return self._folder / "journal"
 
     def _ours(self) -> bool:
-        """True when these hands were made on this host since it was started."""
+        """True if these hands were created on this host since its last boot."""
         return self.identity.host_id == host_id() and self.identity.boot_id == boot_id()
 
     async def _ask(self, verb: str, epoch: int, **fields: object) -> msgspec.Raw:
-        """Ask the supervisor. Raises `HandsLost` when it is proven dead."""
+        """Send a request to the supervisor. Raises `HandsLost` if it is proven dead."""
         return await self._poll(verb, epoch, 0.0, **fields)
 
     async def _poll(self, verb: str, epoch: int, wait_s: float, **fields: object) -> msgspec.Raw:
-        """Ask for something that may come within `wait_s`."""
+        """Request a result that may come within `wait_s`."""
         if not self._ours():
             raise HandsLost(f"the hands {self.identity.hands_id} were made on another host or before a restart of it")
         with anyio.move_on_after(self._answer_s + wait_s):
@@ -212,7 +212,7 @@ class SupervisedHands:
         raise self._stuck()
 
     async def _until_dead(self) -> None:
-        """Wait until a supervisor that is ending has ended: only then is its journal whole."""
+        """Wait until an ending supervisor has ended: only then is its journal complete."""
         with anyio.move_on_after(self._answer_s):
             while self._alive():  # noqa: ASYNC110 - another process ends, which sets no event of ours
                 await anyio.sleep(_STEP_S)

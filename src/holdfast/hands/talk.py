@@ -1,4 +1,4 @@
-"""Conversations with a supervisor: one question and one answer at a time on each connection."""
+"""Requests to a supervisor: one request and one answer at a time on each connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 from holdfast.errors import Fenced, HandsError, HandsLost, StorageFull
 
 ANSWER_S = 10.0
-"""How long a living supervisor may take to answer. A stopped one (SIGSTOP) never does."""
+"""Seconds that a living supervisor may take to answer. A stopped one (SIGSTOP) never does."""
 
 
 class Gone(Exception):
@@ -31,7 +31,7 @@ _NOTHING = msgspec.Raw(b"null")
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer, or the trouble that there was."""
+    """An answer or an error."""
 
     id: int
     ok: msgspec.Raw = _NOTHING
@@ -59,7 +59,7 @@ class _Line:
         self.close = weakref.finalize(self, os.close, self._fd)
 
     async def ask(self, line: bytes) -> bytes:
-        """Send a line, return the one that comes back. Raises `Gone`."""
+        """Send a line and return the answer's line. Raises `Gone`."""
         left = memoryview(line)
         while left:
             try:
@@ -84,7 +84,7 @@ class _Line:
 
 
 class Talk:
-    """Questions to one supervisor. An open connection is kept between them: it is our claim."""
+    """Requests to one supervisor. A connection stays open between them: it is our claim on the hands."""
 
     def __init__(self, address: str, answer_s: float = ANSWER_S) -> None:
         self._address = address
@@ -93,10 +93,10 @@ class Talk:
         self._asked = 0
 
     async def ask(self, verb: str, epoch: int, *, wait_s: float = 0.0, **fields: Any) -> msgspec.Raw:
-        """Ask and take the answer within the deadline. With `wait_s` the answer may take so much longer.
+        """Send a request and return the answer within the deadline, which `wait_s` extends.
 
-        Raises `Gone` without a listener, `HandsError` when the listener does not answer, and what
-        the supervisor's refusal stands for.
+        Raises `Gone` without a listener, `HandsError` if the listener does not answer, and the error that the
+        supervisor's refusal names.
         """
         try:
             if wait_s > 0:
@@ -110,7 +110,7 @@ class Talk:
             ) from None
 
     async def wait(self, epoch: int, call_id: str) -> msgspec.Raw:
-        """Ask for a result, however long it takes, looking now and then whether anyone is still there."""
+        """Wait for a result without a time limit; checks now and then that a supervisor still listens."""
         out: list[msgspec.Raw] = []
 
         async def look() -> None:
@@ -140,7 +140,7 @@ class Talk:
         return reply.ok
 
     def close(self) -> None:
-        """Give the claim up."""
+        """Close the connections, which ends the claim."""
         for connection in self._free:
             connection.close()
         self._free.clear()
@@ -161,7 +161,7 @@ def _raised(trouble: _Trouble, epoch: int) -> Exception:
 
 
 def is_there(address: str) -> bool:
-    """True when a supervisor listens at that address."""
+    """True if a supervisor listens at that address."""
     with contextlib.suppress(Gone):
         _Line(address).close()
         return True

@@ -1,8 +1,8 @@
-"""Hands without a sandbox, for a person who asked for it with --no-sandbox.
+"""Hands without a sandbox, for a user who selects it with --no-sandbox.
 
-Same supervisor, same agent, same journal and verbs; but commands see and change whatever their user
-can. As root they still run as another user, by the same rules as in the sandbox; only `--user root`
-together with --no-sandbox makes them root, since a person then asked for it twice.
+Same supervisor, same agent, same journal and verbs; but commands see and change whatever their user can. As root they
+still run as another user, by the same rules as in the sandbox; only `--user root` together with --no-sandbox runs them
+as root, since the user then requested it twice.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ ISOLATION: dict[str, Isolation] = {
 
 
 class UnsandboxedProvider:
-    """Makes hands that isolate nothing.
+    """Creates hands that isolate nothing.
 
-    `read_only` extras of a spec stay where they are on the host; where the values of its `env` name
-    their places inside, they are made to name those on the host.
+    `read_only` extras of a spec stay at their place on the host; values of its `env` that name their paths in the
+    sandbox are changed to those on the host.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class UnsandboxedProvider:
         self._maker = Maker(folder, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
 
     async def probe(self) -> Capabilities:
-        """Always usable where there is a Python; nothing is isolated, and that is said."""
+        """Return a usable result if there is a Python; nothing is isolated, and a finding says so."""
         if not os.access(PYTHON, os.X_OK):
             finding = Finding("python", "bad", f"{PYTHON} is not there, and tools run under it", "install python3")
             return Capabilities("unsandboxed", False, ISOLATION, (finding,))
@@ -66,7 +66,7 @@ class UnsandboxedProvider:
         return await self._maker.make(spec, epoch, user, plan, _refuse)
 
     async def attach(self, identity: HandsProvisioned) -> SupervisedHands:
-        """The incarnation of that event, dead or alive."""
+        """Return the incarnation of that event, dead or alive."""
         return self._maker.attach(identity)
 
     def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:

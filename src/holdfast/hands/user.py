@@ -1,14 +1,14 @@
 """The user that tool calls run as. Never uid 0 in a sandbox.
 
-Real root stays root towards system settings, limits and other users' files even inside a sandbox, so
-a Holdfast started as root runs tool calls as another user:
+Real root keeps its rights over system settings, limits and other users' files even inside a sandbox, so a Holdfast
+started as root runs tool calls as another user:
 
 1. an ordinary caller: the caller;
 2. `--user NAME`: that user;
 3. a workspace that an ordinary user owns: its owner;
-4. a user id set apart for this workspace (see `holdfast.uids`), when it may write there; a disposable
-   workspace is made its own;
-5. else refuse: what is the user's is not given away unasked (`--take-over` asks).
+4. a user id reserved for this workspace (see `holdfast.uids`), if it may write there; a disposable
+   workspace is given to it;
+5. else refuse: a user's files do not change owner without a request (`--take-over` requests it).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEVER = frozenset(
 
 
 class HandsUser(NamedTuple):
-    """The ids that hands run with, and why these. `own` when the workspace must be made theirs first."""
+    """The ids that hands run with, and the reason. `own` if the workspace must be given to them first."""
 
     uid: int
     gid: int
@@ -46,9 +46,9 @@ class HandsUser(NamedTuple):
 
 
 def choose_user(workspace: Workspace) -> HandsUser:
-    """Decide by the rules above. Raises `UsageError` or `CannotRunSafely`, each with what to type.
+    """Choose by the rules above. Raises `UsageError` or `CannotRunSafely`, each with the command to type.
 
-    Without a sandbox a person may name root itself (`--user root`).
+    Without a sandbox the user may name root itself (`--user root`).
     """
     path = Path(workspace.path)
     caller = os.getuid()
@@ -123,7 +123,7 @@ def _login(uid: int) -> str:
 
 
 def _group(uid: int, fallback: int) -> int:
-    """The user's own group; never root's."""
+    """Return the user's own group; never root's."""
     try:
         return pwd.getpwuid(uid).pw_gid
     except KeyError:
@@ -137,10 +137,10 @@ test -r "$folder" && test -w "$folder" || exit 2
 
 
 def writable(path: Path, user: HandsUser, *, veiled: bool = False, home: Path | None = None) -> bool:
-    """True when that user may work in the folder. Raises when they cannot even get there.
+    """True if that user may work in the folder. Raises if the user cannot even reach it.
 
-    `veiled` for one in our own home, which they reach through a mount that hides the rest of it.
-    What is above the `home` no veil opens to them.
+    `veiled` for a folder in our own home, which the user reaches through a mount that hides the rest of the home. The
+    mount gives no access to folders above `home`.
     """
     path = path.resolve()
     above = reversed(home.resolve().parents) if home is not None else ()
@@ -166,10 +166,10 @@ def writable(path: Path, user: HandsUser, *, veiled: bool = False, home: Path | 
 
 
 def take_over(path: Path, name: str = "", *, tell: Callable[[HandsUser], None] | None = None) -> HandsUser:
-    """Give a folder and all in it to the hands' user: the named one, else the id set apart for it.
+    """Give a folder and its contents to the hands' user: the named one, else the id reserved for it.
 
-    For `--take-over` only, since what is a user's is not given away unasked. `tell` hears who gets it
-    right before. Returns who has it now.
+    For `--take-over` only, since a user's files do not change owner without a request. `tell` receives the new owner
+    before the change. Returns the new owner.
     """
     if os.getuid() != 0:
         raise CannotRunSafely("--take-over: only root can give a folder to another user; leave it out")
@@ -182,7 +182,7 @@ def take_over(path: Path, name: str = "", *, tell: Callable[[HandsUser], None] |
         uid = set_apart(str(path))
         user = HandsUser(uid, uid, _login(uid), "set apart for this workspace")
     _givable(path)
-    writable(path, user)  # raises when they could not even get there
+    writable(path, user)  # raises if the user could not even reach it
     if tell is not None:
         tell(user)
     _give(path, user)
@@ -190,7 +190,7 @@ def take_over(path: Path, name: str = "", *, tell: Callable[[HandsUser], None] |
 
 
 def _givable(workspace: Path) -> Path:
-    """The folder itself. Raises `CannotRunSafely` for one of the system."""
+    """Return the folder itself. Raises `CannotRunSafely` for a system folder."""
     path = workspace.resolve()
     if path in _NEVER or len(path.parts) < 3:
         raise CannotRunSafely(f"{path} is a folder of the system and is not given away; use a folder of its own")
@@ -198,10 +198,10 @@ def _givable(workspace: Path) -> Path:
 
 
 def _give(workspace: Path, user: HandsUser) -> None:
-    """Change the owner of a folder and all in it.
+    """Change the owner of a folder and its contents.
 
-    Links are changed themselves, never followed; a file with a second name elsewhere is left, since
-    it may be another's. Raises `CannotRunSafely` for a folder of the system.
+    Links are changed themselves, never followed; a file with a second name elsewhere is left alone, since it may belong
+    to another user. Raises `CannotRunSafely` for a system folder.
     """
     path = _givable(workspace)
     for _, _, names, handle in os.fwalk(path, follow_symlinks=False):
@@ -213,9 +213,9 @@ def _give(workspace: Path, user: HandsUser) -> None:
 
 
 def make_ready(workspace: Workspace, user: HandsUser, *, home: Path | None = None) -> None:
-    """Let that user work in the workspace, or refuse: gives a disposable one away, checks any other.
+    """Give that user access to the workspace, or refuse: changes the owner of a disposable one, checks any other.
 
-    A disposable one is in our own home; `home` names it where another may be, such as one that a person names again.
+    A disposable one is in our own home; so is any other below `home`, such as one that a user names again.
     """
     path = Path(workspace.path)
     if user.own:
@@ -229,7 +229,7 @@ def make_ready(workspace: Workspace, user: HandsUser, *, home: Path | None = Non
 
 
 class Veil(msgspec.Struct, frozen=True):
-    """The home, and the files and folders in it that stay in sight; see `box.supervisor.mounts`."""
+    """The home, and its files and folders that stay visible; see `box.supervisor.mounts`."""
 
     home: str
     shown: tuple[str, ...]
@@ -241,7 +241,7 @@ def needed() -> bool:
 
 
 def veil_of(spec: HandsSpec, folder: Path, user: HandsUser) -> Veil | None:
-    """The veil for those hands, whose own folder that is; None where none is needed."""
+    """Return the veil for the hands with that folder; None if none is needed."""
     if user.uid == os.geteuid() or not needed():
         return None
     home = os.path.realpath(folder.parent.parent)
@@ -254,13 +254,13 @@ def veil_of(spec: HandsSpec, folder: Path, user: HandsUser) -> Veil | None:
 
 
 def _sources(spec: HandsSpec, folder: Path) -> Iterator[str]:
-    """Everything of this host that they are shown."""
+    """Yield every path of this host that the sandbox shows."""
     yield spec.workspace.path
     yield str(folder)
     yield from spec.read_only
     for layer in spec.layers:
         yield from layer.lower
         if layer.upper:
-            yield os.path.dirname(layer.upper)  # what is written needs a folder of its own beside it
+            yield os.path.dirname(layer.upper)  # an upper folder needs a work folder beside it
     if spec.network is not None:
         yield os.path.dirname(spec.network.socket)
