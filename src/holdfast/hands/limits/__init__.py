@@ -1,1 +1,1 @@
-"""Limits for all of one hands together: what this machine can hold, how a policy becomes it, what is left over."""
+"""Limits for all processes of one sandbox together: mechanisms of the machine, plan for a policy, and cleanup."""

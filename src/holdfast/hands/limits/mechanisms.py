@@ -1,11 +1,11 @@
 """Mechanisms of this machine to limit memory, processes and processor time of many processes together.
 
-The rungs, best first; each is tried, not believed:
+The rungs, best first; each is verified by a trial:
 
 1. `scope`: a systemd scope of our own with delegated controllers (`--user`, or the system's as root), cgroup v2;
 2. `v2`: a part of cgroup v2 that was delegated to us: our own group, or one above it that is ours;
 3. `v1`: groups of cgroup v1 below our own, which root can make;
-4. `watched`: no group. The processes are looked at, which is soft.
+4. `watched`: no group. A process measures the others, which is a soft limit.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Literal, NamedTuple
 from holdfast.hands.box.supervisor.cgroups import PREFIX, own_path, write
 
 NEEDED = ("memory", "pids")
-"""The controllers without which a rung is none; `cpu` is taken where it is there."""
+"""Controllers that a rung must have; `cpu` is used where available."""
 
 SCOPE_S = 10.0
-"""How long systemd may take to make a scope."""
+"""Seconds that systemd may take to create a scope."""
 
 
 class Rung(NamedTuple):
     """A mechanism. `bases` has the parent folder of groups by controller; in v2 they are all the same.
 
-    `prefix` is the command that puts the supervisor into its scope, with `{unit}` for its name; the base is then
-    found under `mount` by what the file `where` says. `why` tells why no better rung holds.
+    `prefix` is the command that puts the supervisor into its scope, with `{unit}` for its name; the base is then found
+    under `mount` by the path in the file `where`. `why` is the reason that no better rung works.
     """
 
     kind: Literal["scope", "v2", "v1", "watched"]
@@ -44,7 +44,7 @@ class Rung(NamedTuple):
 
     @property
     def hard(self) -> bool:
-        """True when the kernel holds the limits."""
+        """True if the kernel enforces the limits."""
         return self.kind != "watched"
 
 
@@ -57,7 +57,7 @@ class Machine(NamedTuple):
 
     @property
     def root(self) -> bool:
-        """True when this is root."""
+        """True if this is root."""
         return (os.getuid() if self.uid is None else self.uid) == 0
 
 
@@ -67,7 +67,7 @@ _trials = itertools.count(1)
 
 @functools.cache
 def find(machine: Machine = HERE) -> Rung:
-    """The best rung that works here, tried once in the life of a process."""
+    """Return the best rung that works here, tried once per process."""
     missing = []
     for look in (_scope, _v2, _v1):
         found = look(machine)
@@ -78,7 +78,7 @@ def find(machine: Machine = HERE) -> Rung:
 
 
 def _mounts(machine: Machine) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(kind, mount point, options) of every cgroup hierarchy."""
+    """Return (kind, mount point, options) of every cgroup hierarchy."""
     out = []
     with contextlib.suppress(OSError), open(f"{machine.proc}/self/mounts", encoding="utf-8") as file:
         for line in file:
@@ -89,7 +89,7 @@ def _mounts(machine: Machine) -> list[tuple[str, str, tuple[str, ...]]]:
 
 
 def _unified(machine: Machine) -> str:
-    """The mount point of cgroup v2 with the controllers that are needed; empty when they are not there."""
+    """Return the mount point of cgroup v2 with the needed controllers; empty if they are missing."""
     for kind, mount, _ in _mounts(machine):
         if kind == "cgroup2" and set(NEEDED) <= set(_words(f"{mount}/cgroup.controllers")):
             return mount
@@ -141,7 +141,7 @@ def _session() -> dict[str, str]:
 
 
 def scope_environment(rung: Rung) -> dict[str, str]:
-    """The variables that the command of a scope needs; empty for other rungs."""
+    """Return the variables that the command of a scope needs; empty for other rungs."""
     return _session() if rung.prefix else {}
 
 
@@ -169,7 +169,7 @@ def _v2(machine: Machine) -> Rung | str:
 
 
 def _ours(base: Path, mount: Path, machine: Machine) -> bool:
-    """Return True if a group is ours to divide: our user owns it, it is delegated, or we see nothing above it."""
+    """Return True if we may divide a group: our user owns it, it is delegated, or we see nothing above it."""
     try:
         status = base.stat()
     except OSError:
@@ -188,7 +188,7 @@ def _ours(base: Path, mount: Path, machine: Machine) -> bool:
 
 
 def _enable(base: Path, controllers: tuple[str, ...]) -> bool:
-    """Give the controllers to the children of a group. Where processes are in it the kernel refuses that."""
+    """Enable the controllers for the children of a group. The kernel refuses that for a group with processes."""
     for name in controllers:
         if name in _words(f"{base}/cgroup.subtree_control"):
             continue
@@ -245,7 +245,7 @@ def _tried(base: str, name: str, value: str) -> bool:
 
 
 def _trial() -> str:
-    """A name for something that is made only to see whether it can be."""
+    """Return a name for a group that is created only as a trial."""
     return f"{PREFIX}probe-{os.getpid()}-{next(_trials)}"
 
 

@@ -21,11 +21,11 @@ from holdfast.hands.box.supervisor.cgroups import PREFIX, RECORD, recorded
 from holdfast.hands.limits.mechanisms import Rung, scope_environment
 
 OURS = 8
-"""Processes that a sandbox needs for itself, beside those that the policy allows."""
+"""Processes that a sandbox needs for itself, in addition to those that the policy allows."""
 
 BYTES_PER_INODE = 16_384
 INODES_LEAST = 10_000
-"""There may be a file for so many bytes of the disk limit, and so many in any case."""
+"""The disk limit allows one file per `BYTES_PER_INODE` bytes, and at least this many."""
 
 _PERIOD_US = 100_000
 _HARD_FIX = {
@@ -36,10 +36,10 @@ _HARD_FIX = {
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """The limits as the supervisor and its watcher are told them. None is no limit.
+    """The limits for the supervisor and its watcher. None means no limit.
 
-    `plan` are the groups to make, empty for none; `paths` what the limit of the disk counts, from what the file
-    `baseline` says; `processors` those that the sandbox starts on, all when empty.
+    `plan` are the groups to create, empty for none; `paths` the folders under the disk limit, counted from the baseline
+    in the file `baseline`; `processors` those that the sandbox starts on, all if empty.
     """
 
     memory_bytes: int | None = None
@@ -53,7 +53,7 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 def holding_of(spec: HandsSpec, rung: Rung, folder: Path) -> Holding:
-    """Turn a spec's policy into limits by that mechanism. `folder` is the incarnation's."""
+    """Turn a spec's policy into limits with that mechanism. `folder` is the incarnation's."""
     policy = spec.policy
     disk = policy.disk_bytes
     own = (str(folder / f"upper{number}") for number, layer in enumerate(spec.layers) if layer.private)
@@ -97,7 +97,7 @@ def _plan(policy: HandsPolicy, rung: Rung, hands_id: str) -> dict[str, Any]:
         return {"folders": list(dict.fromkeys(folders.values())), "settings": settings}
     folder = f"{rung.bases['memory']}/{name}" if rung.bases else name
     before = f"{folder}/" if rung.bases else ""
-    # One process is ended for memory, not all of them: the agent must live, and ends the rest of the call itself.
+    # The kernel kills one process for memory, not all: the agent must live, and ends the rest of the call.
     settings = [(f"{before}memory.oom.group", "0", False)]
     if policy.memory_bytes is not None:
         settings.append((f"{before}memory.max", str(policy.memory_bytes), True))
@@ -113,7 +113,7 @@ def _plan(policy: HandsPolicy, rung: Rung, hands_id: str) -> dict[str, Any]:
 
 
 def _processors(cpus: float | None, hands_id: str) -> tuple[int, ...]:
-    """Some of the processors that we may use, other ones for other hands; all when no fewer are asked for."""
+    """Select some of our processors, different ones for different hands; all unless the policy allows fewer."""
     if cpus is None:
         return ()
     allowed = sorted(os.sched_getaffinity(0))
@@ -126,14 +126,14 @@ def _processors(cpus: float | None, hands_id: str) -> tuple[int, ...]:
 
 def able(walls: Mapping[str, Isolation], rung: Rung) -> dict[str, Isolation]:
     """Return the strongest isolation available: that of a provider, with the limits of this mechanism."""
-    walled = walls.get("files") == "hard"  # else a program may reach its own group, and leave it
+    walled = walls.get("files") == "hard"  # otherwise a program may reach its own group, and leave it
     level: Isolation = "hard" if rung.hard and walled else "soft"
     cpu: Isolation = "hard" if "cpu" in rung.controllers and walled else "soft"
     return {**walls, "memory": level, "disk": "soft", "cpu": cpu}
 
 
 def held(walls: Mapping[str, Isolation], rung: Rung, policy: HandsPolicy) -> dict[str, Isolation]:
-    """Return the isolation under a policy: a resource that it does not limit is not limited."""
+    """Return the isolation under a policy: a resource without a limit in the policy is not limited."""
     out = able(walls, rung)
     for kind in _FIELDS:
         if _unset(policy, kind):
@@ -142,7 +142,7 @@ def held(walls: Mapping[str, Isolation], rung: Rung, policy: HandsPolicy) -> dic
 
 
 def demand(policy: HandsPolicy, isolation: Mapping[str, Isolation], rung: Rung) -> None:
-    """Raise `SandboxUnavailable` when a wall that the policy wants hard is not."""
+    """Raise `SandboxUnavailable` unless every isolation that the policy requires to be hard is hard."""
     weak = [kind for kind in policy.require_hard if isolation.get(kind, "none") != "hard"]
     if not weak:
         return
@@ -198,7 +198,7 @@ def findings(rung: Rung, isolation: Mapping[str, Isolation]) -> tuple[Finding, .
 
 
 def remove_groups(folder: Path) -> None:
-    """Remove the groups of one incarnation whose supervisor is dead, and what is still in them."""
+    """Remove the groups of one incarnation whose supervisor is dead, and any processes in them."""
     record = folder / RECORD
     if is_locked(str(folder / "lock")):
         return
@@ -209,7 +209,7 @@ def remove_groups(folder: Path) -> None:
 
 
 def remove_all_groups(folder: Path) -> int:
-    """The same for every incarnation under `folder`; returns how many there were to look at."""
+    """Do the same for every incarnation under `folder`; returns the number of incarnations checked."""
     found = []
     with contextlib.suppress(OSError):
         found = list(folder.glob(f"*/{RECORD}"))

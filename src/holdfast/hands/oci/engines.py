@@ -24,7 +24,7 @@ _READONLY = "/proc/bus /proc/fs /proc/irq /proc/sys /proc/sysrq-trigger".split()
 
 
 class Bind(NamedTuple):
-    """A folder or file of the host, and where it appears inside."""
+    """A folder or file of the host, and its path in the container."""
 
     outside: str
     inside: str
@@ -34,7 +34,7 @@ class Bind(NamedTuple):
 def configuration(
     command: list[str], env: dict[str, str], uid: int, gid: int, binds: list[Bind], *, cwd: str, home: str
 ) -> dict[str, Any]:
-    """The `config.json` of a bundle whose root is the folder `rootfs` beside it. `binds` are mounted in their order."""
+    """Return the `config.json` of a bundle with its root in `rootfs` beside it. `binds` are mounted in order."""
     scratch = f"size={SCRATCH_MIB}m"
     mounts: list[dict[str, Any]] = [
         _mount("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
@@ -81,7 +81,7 @@ def _mount(inside: str, kind: str, source: str, *options: str) -> dict[str, Any]
 
 
 RUNTIMES = ("runc", "crun", "runsc")
-"""OCI runtimes, which need no image: their root is made of this host's own programs."""
+"""OCI runtimes, which need no image: this host's own programs form their root."""
 
 ENGINES = ("podman", "docker")
 """Engines, which need an image with bash and a Python from 3.9 on at /usr/bin/python3."""
@@ -110,12 +110,12 @@ class Engine(NamedTuple):
 
     @property
     def fix(self) -> str:
-        """The fix where it does not work."""
+        """Return the fix if the engine does not work."""
         return _FIXES[self.name]
 
     @property
     def program(self) -> str:
-        """Its path. Raises `SandboxUnavailable` where it is not installed."""
+        """Return the engine's path. Raises `SandboxUnavailable` if it is not installed."""
         found = shutil.which(self.name, path=PATH)
         if found is None:
             raise SandboxUnavailable(f"{self.name} is not installed here; nothing was started: {self.fix}")
@@ -138,7 +138,7 @@ def named(text: str) -> Engine:
 
 
 def complaint(engine: Engine) -> str:
-    """Why it cannot be used here; empty when it can. Asks the engine, which takes a moment."""
+    """Return the reason that it cannot be used here; empty if it can. Asks the engine, which takes a moment."""
     try:
         program = engine.program
     except SandboxUnavailable:
@@ -165,7 +165,7 @@ def run_command(
     engine: Engine, folder: Path, name: str, command: list[str], env: dict[str, str], user: tuple[int, int],
     binds: list[Bind], *, cwd: str, home: str,
 ) -> list[str]:  # fmt: skip
-    """The command that runs the container in the foreground until it ends."""
+    """Return the command that runs the container in the foreground until it ends."""
     if not engine.needs_image:
         quiet = ["--network=none", "--host-uds=open"] if engine.name == "runsc" else []
         state = ["--root", str(folder / "state"), *quiet]
@@ -188,7 +188,7 @@ def run_command(
 
 
 def clear_command(engine: Engine, folder: Path, name: str) -> list[str]:
-    """The command that takes away whatever is left of it."""
+    """Return the command that removes whatever is left of the container."""
     if not engine.needs_image:
         return [engine.program, "--root", str(folder / "state"), "delete", "--force", name]
     return [engine.program, "rm", "--force", name]

@@ -1,8 +1,8 @@
 """Hands in a container: the same agent inside, the same supervisor outside, the same verbs.
 
-With an engine (podman, docker) the programs are those of an image that the policy names; nothing is pulled. With a
-runtime alone (runc, crun, gVisor's runsc) they are this host's own, as in the default sandbox. Either has no network
-but the socket of the session's proxy, no capability, a root that cannot be written, and our filter of system calls.
+With an engine (podman, docker) the programs come from an image that the policy names; nothing is pulled. With a runtime
+alone (runc, crun, gVisor's runsc) they are this host's own, as in the default sandbox. Both have no network but the
+socket of the session's proxy, no capability, a read-only root, and our system call filter.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ except BaseException as error:
 
 
 class OciProvider:
-    """Makes hands in containers of the engine with that name (see `engines.Engine`)."""
+    """Creates hands in containers of the engine with that name (see `engines.Engine`)."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class OciProvider:
         self._maker = Maker(folder, sockets=sockets, limits=limits, lives=lives or Lives(), answer_s=answer_s)
 
     async def probe(self) -> Capabilities:
-        """Ask the engine whether it works here."""
+        """Check with the engine that it works here."""
         problem = await anyio.to_thread.run_sync(complaint, self._engine)
         if problem:
             finding = Finding("engine", "bad", problem, self._engine.fix)
@@ -92,13 +92,13 @@ class OciProvider:
         return Capabilities(self._name, True, dict(ISOLATION), (finding, *about_here()))
 
     async def provision(self, spec: HandsSpec, epoch: int) -> OciHands:
-        """Make a container with its agent. Raises `SandboxUnavailable` with the engine's own words and the fix."""
+        """Create a container with its agent. Raises `SandboxUnavailable` with the engine's error and the fix."""
         user, plan = await anyio.to_thread.run_sync(self._plan, spec)
         made = await self._maker.make(spec, epoch, user, plan, self._refuse)
         return self._hands(made.identity)
 
     async def attach(self, identity: HandsProvisioned) -> OciHands:
-        """The incarnation of that event, dead or alive."""
+        """Return the incarnation of that event, dead or alive."""
         return self._hands(identity)
 
     def _hands(self, identity: HandsProvisioned) -> OciHands:
@@ -137,7 +137,7 @@ class OciProvider:
 
 
 class OciHands(SupervisedHands):
-    """Hands in a container. Released, whatever the engine still knows of it goes too."""
+    """Hands in a container. Their release also removes the engine's records of it."""
 
     def __init__(self, identity: HandsProvisioned, folder: Path, engine: Engine, *, answer_s: float) -> None:
         super().__init__(identity, folder, answer_s=answer_s)
@@ -145,7 +145,7 @@ class OciHands(SupervisedHands):
         self._place = folder
 
     async def release(self, epoch: int) -> None:
-        """End it and take away what the engine keeps. Safe to repeat."""
+        """End the container and remove the engine's records of it. Safe to repeat."""
         if self._ours() and self._place.exists():
             await self.status(epoch, "")  # refuses a lower epoch, dead or alive
             with contextlib.suppress(SandboxUnavailable, OSError, subprocess.TimeoutExpired):
@@ -213,7 +213,7 @@ def _binds(
 
 
 def _system() -> list[Bind]:
-    """This host's own programs."""
+    """Return the binds of this host's own programs."""
     tops = [f"/{name}" for name in _TOP if os.path.isdir(f"/{name}") and not os.path.islink(f"/{name}")]
     etc = [f"/etc/{name}" for name in _ETC.split() if os.path.exists(f"/etc/{name}")]
     with os.scandir("/etc") as found:
@@ -226,7 +226,7 @@ def _shown(spec: HandsSpec) -> dict[str, bytes]:
 
 
 def _inside() -> list[str]:
-    """The command of the container: come in by the door, filter system calls, become the agent."""
+    """Return the command of the container: connect to the socket, filter system calls, become the agent."""
     program = assemble_here()
     if program is None:
         raise SandboxUnavailable(f"there is no system call filter for {os.uname().machine}")

@@ -1,1 +1,1 @@
-"""Hands behind a queue: a worker where the data is asks for work over HTTP, and needs no way in."""
+"""Hands behind a queue: a worker near the data polls for work over HTTP, and needs no incoming connection."""

@@ -19,20 +19,20 @@ from holdfast.hands.remote.queue import Queue
 NAME = "remote"
 
 PATIENCE_S = 90.0
-"""How long a worker may take to come for what is asked; longer than a lease, so that another one can."""
+"""Seconds that a worker may take to fetch a request; longer than a lease, so that another one can."""
 
 LOOKS_S = (0.005, 0.02, 0.05, 0.1)
-"""Between two looks for an answer; the last one goes on."""
+"""Seconds between checks for an answer; the last one repeats."""
 
 
 class QueueLink:
-    """Asks of one session's hands, through the queue."""
+    """Requests to one session's hands, through the queue."""
 
     def __init__(self, queue: Queue, session_id: str, clock: Clock, patience_s: float) -> None:
         self._queue, self._session_id, self._clock, self._patience_s = queue, session_id, clock, patience_s
 
     async def ask(self, ask: Ask, *, answer_s: float) -> Answer:
-        """See `Link.ask`. Given up, it is taken out of the queue."""
+        """See `Link.ask`. A cancelled request is removed from the queue."""
         seq = self._queue.ask(self._session_id, msgspec.json.encode(ask))
         try:
             until = self._clock.monotonic_s() + answer_s + self._patience_s
@@ -53,24 +53,24 @@ class QueueLink:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the link holds no resources."""
 
 
 class RemoteHands(FarHands):
-    """Hands of a worker. Given back, the worker is let go."""
+    """Hands of a worker. Their release also releases the worker."""
 
     def __init__(self, identity: HandsProvisioned, end: FarEnd, queue: Queue, session_id: str) -> None:
         super().__init__(identity, end)
         self._queue, self._session_id = queue, session_id
 
     async def release(self, epoch: int) -> None:
-        """End them, bring the work back, tell the worker to stop. Safe to repeat."""
+        """End the hands, bring the workspace back, and tell the worker to stop. Safe to repeat."""
         await super().release(epoch)
         self._queue.end_session(self._session_id)
 
 
 class RemoteProvider:
-    """Hands made by the first worker that takes the request."""
+    """Hands created by the first worker that takes the request."""
 
     def __init__(self, queue: Queue, spool: Path, clock: Clock, *, patience_s: float = PATIENCE_S) -> None:
         self._queue, self._spool, self._clock, self._patience_s = queue, spool, clock, patience_s
@@ -79,7 +79,7 @@ class RemoteProvider:
         return QueueLink(self._queue, session_id, self._clock, self._patience_s)
 
     async def probe(self) -> Capabilities:
-        """Report the polling workers. None is no reason to refuse: a request waits for one."""
+        """Report the polling workers. Without one the provider is still usable: a request waits for a worker."""
         polling = self._queue.stats()["workers_polling"]
         if polling:
             finding = Finding("workers", "ok", f"{polling} ask for work; how they isolate is in hands.provisioned")
@@ -89,14 +89,14 @@ class RemoteProvider:
         return Capabilities(NAME, True, {}, (finding,))
 
     async def provision(self, spec: HandsSpec, epoch: int) -> RemoteHands:
-        """Have a worker make hands; the workspace goes there with it."""
+        """Request hands from a worker; the workspace goes there with the request."""
         self._queue.belongs(spec.hands_id, spec.session_id)
         far = FarProvider(self._link(spec.session_id), self._spool, name=NAME)
         made = await far.provision(spec, epoch)
         return self._hands(made.identity, spec.session_id)
 
     async def attach(self, identity: HandsProvisioned) -> RemoteHands:
-        """The incarnation of that event, dead or alive."""
+        """Return the incarnation of that event, dead or alive."""
         return self._hands(identity, self._queue.session_of(identity.hands_id) or f"of_{identity.hands_id}")
 
     def _hands(self, identity: HandsProvisioned, session_id: str) -> RemoteHands:

@@ -1,8 +1,8 @@
-"""The queue between brains and workers: one SQLite file, so that any process of this host and any restart finds it.
+"""The queue between brains and workers: one SQLite file, which any process of this host finds, also after a restart.
 
 A work item is a session that needs hands; one is live per session. A worker gets it with a token of that session alone,
-whose hash is kept here. A lease is kept by heartbeats, each naming the one before; who lost it is turned away. What
-is asked of the hands waits here for its answer, and the first answer counts.
+whose hash is kept here. Heartbeats keep a lease, each naming the one before; a worker that lost it is refused. Requests
+to the hands wait here for their answer, and the first answer counts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from holdfast.clock import Clock, rfc3339
 from holdfast.ids import Entropy
 
 RECLAIM_MS = 5_000
-"""An item that was handed out and not acknowledged for so long is handed out again."""
+"""Milliseconds after which an item that was handed out and not acknowledged is handed out again."""
 
 TTL_S = (5, 30, 300)
-"""How long a lease holds after a heartbeat: the least, what is given unasked, the most."""
+"""Seconds that a lease lasts after a heartbeat: the minimum, the default, the maximum."""
 
 State = Literal["queued", "starting", "active", "stopping", "stopped"]
 
@@ -42,7 +42,7 @@ create table if not exists polls (worker text primary key, at_us integer not nul
 
 
 class Turned(Exception):
-    """A worker is turned away. `status` is the HTTP status, `code` what it may look at, `now` how the item stands."""
+    """A refused worker. `status` is the HTTP status, `code` a machine-readable reason, `now` the state of the item."""
 
     def __init__(self, status: int, message: str, code: str = "", now: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ class Turned(Exception):
 
 
 class Handed(NamedTuple):
-    """An item as it is handed out; only then with its token."""
+    """An item as it is handed out; only then does it include its token."""
 
     item: dict[str, Any]
     token: str
@@ -68,7 +68,7 @@ class Queue:
         self._db.executescript("pragma journal_mode=wal; pragma synchronous=normal;" + _TABLES)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._db.close()
 
     def _one(self, query: str, *values: object) -> sqlite3.Row | None:
@@ -81,7 +81,7 @@ class Queue:
     # --- keys of workers ---
 
     def new_key(self, name: str) -> str:
-        """A key that lets a worker ask for work; shown once, kept as its hash. One of that name before it is void."""
+        """Create a key for workers to poll with; shown once, kept as its hash. Voids an earlier one of that name."""
         key = self._secret("hfk_")
         self._db.execute("begin immediate")
         self._db.execute("delete from keys where name = ?", (name,))
@@ -90,7 +90,7 @@ class Queue:
         return key
 
     def revoke(self, name: str) -> bool:
-        """Void a key; False when there is none of that name."""
+        """Void a key; False if there is none with that name."""
         return self._db.execute("delete from keys where name = ?", (name,)).rowcount > 0
 
     def is_key(self, key: str) -> bool:
@@ -100,7 +100,7 @@ class Queue:
     # --- the brain's side ---
 
     def ask(self, session_id: str, body: bytes) -> int:
-        """Add an ask to a session's hands, and a work item for it when none is live; returns its number."""
+        """Add a request to a session's hands, and a work item for it if none is live; returns its number."""
         self._db.execute("begin immediate")
         cursor = self._db.execute("insert into asks (session_id, body) values (?, ?)", (session_id, body))
         self._enqueue(session_id)
@@ -116,12 +116,12 @@ class Queue:
             self._db.execute("insert into work (id, session_id, state, created_us) values (?, ?, 'queued', ?)", made)
 
     def answer(self, seq: int) -> bytes | None:
-        """The answer to an ask, None while there is none."""
+        """Return the answer to a request, None while there is none."""
         row = self._one("select answer from asks where seq = ?", seq)
         return None if row is None else row["answer"]
 
     def drop(self, seq: int) -> None:
-        """Delete an ask whose answer was taken or is not needed: a worker that has not seen it never does it."""
+        """Delete a request that is answered or cancelled: a worker that has not seen it never runs it."""
         self._db.execute("delete from asks where seq = ?", (seq,))
 
     def belongs(self, hands_id: str, session_id: str) -> None:
@@ -134,7 +134,7 @@ class Queue:
         return None if row is None else row["session_id"]
 
     def end_session(self, session_id: str) -> None:
-        """Its hands were given back: its worker is told to stop, which voids its token."""
+        """Tell the worker of released hands to stop, which voids its token."""
         live = (
             "update work set state = 'stopping', stop_us = ? where session_id = ? and state in ('starting', 'active')"
         )
@@ -176,7 +176,7 @@ class Queue:
         return self.item(work_id)
 
     def heartbeat(self, work_id: str, token: str, expected: str, ttl_s: int | None) -> dict[str, Any]:
-        """Keep the lease. Raises `Turned` with 412 when another one beat since, or has the item now."""
+        """Extend the lease. Raises `Turned` with 412 if another worker sent a heartbeat since, or has the item now."""
         now = self._clock.now_us()
         ttl_s = min(max(ttl_s or TTL_S[1], TTL_S[0]), TTL_S[2])
         self._db.execute("begin immediate")
@@ -203,7 +203,7 @@ class Queue:
         }
 
     def stop(self, work_id: str, token: str) -> dict[str, Any]:
-        """A worker is done with it. What was asked meanwhile makes a new item. 409 when it is stopped already."""
+        """End a worker's item. Requests made meanwhile create a new item. 409 if it is stopped already."""
         self._db.execute("begin immediate")
         try:
             row = self._held(work_id, token)
@@ -218,7 +218,7 @@ class Queue:
         return self.item(work_id)
 
     def asked(self, session_id: str, token: str, after: int) -> list[tuple[int, bytes]]:
-        """Return unanswered asks of that session's hands, after a number. Raises `Turned`."""
+        """Return unanswered requests to that session's hands, after a number. Raises `Turned`."""
         if self._holder(session_id, token)["state"] == "stopping":
             return []  # the next item of that session has them
         found = self._db.execute(
@@ -228,7 +228,7 @@ class Queue:
         return [(row["seq"], row["body"]) for row in found]
 
     def answered(self, session_id: str, token: str, seq: int, body: bytes) -> None:
-        """Give an answer. The first one counts: a later one, or one of who lost the lease, is turned away with 400."""
+        """Store the first answer. Refuses a later one, or one from a worker that lost the lease, with 400."""
         self._db.execute("begin immediate")
         try:
             self._holder(session_id, token)
@@ -256,10 +256,10 @@ class Queue:
     def _lost(self, row: sqlite3.Row) -> Turned:
         return Turned(412, "the lease is another one's", "heartbeat_precondition_failed", self.item(row["id"]))
 
-    # --- looking ---
+    # --- queries ---
 
     def item(self, work_id: str) -> dict[str, Any]:
-        """An item as the protocol has it, without its token."""
+        """Return an item in the form of the protocol, without its token."""
         row = self._one("select * from work where id = ?", work_id)
         if row is None:
             raise Turned(404, f"there is no work {work_id}")

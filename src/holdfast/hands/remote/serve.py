@@ -1,16 +1,16 @@
-"""The queue over HTTP: the work routes of the Managed Agents protocol, and two of ours for what hands are asked.
+"""The queue over HTTP: the work routes of the Managed Agents protocol, and two of our own for requests to the hands.
 
     GET  /v1/environments/{e}/work/poll            key     an item with its secret, or null
     GET  /v1/environments/{e}/work/stats           key
     GET  /v1/environments/{e}/work/{w}             key
     POST /v1/environments/{e}/work/{w}/ack         key
-    POST /v1/environments/{e}/work/{w}/heartbeat   token   412 when the lease is another one's
-    POST /v1/environments/{e}/work/{w}/stop        token   409 when it is stopped already
-    GET  /v1/sessions/{s}/asks                     token   what is asked of the hands, after `after`
-    POST /v1/sessions/{s}/answers/{n}              token   400 when it is answered already
+    POST /v1/environments/{e}/work/{w}/heartbeat   token   412 if another worker holds the lease
+    POST /v1/environments/{e}/work/{w}/stop        token   409 if it is stopped already
+    GET  /v1/sessions/{s}/asks                     token   the requests to the hands, after `after`
+    POST /v1/sessions/{s}/answers/{n}              token   400 if it is answered already
 
-A key asks for work; a token is of one session and comes with its item. TLS is the deployer's: this end listens on
-loopback, and a proxy in front of it has the certificate.
+A key permits polling for work; a token belongs to one session and comes with its item. TLS is the deployer's task: this
+end listens on loopback, and a proxy in front of it has the certificate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.hands.remote.queue import RECLAIM_MS, Queue, Turned
 
 BODY_MAX = 64 << 20
 HOLD_MS = 20_000
-"""How long a question for asks is held when there are none."""
+"""Milliseconds that a poll for requests is held if there are none."""
 
 IDLE_S = 120.0
 _LOOK_S = 0.02
@@ -40,7 +40,7 @@ _ASKS = re.compile(r"/v1/sessions/([^/]+)/(asks|answers)(?:/(\d+))?")
 
 
 class Request:
-    """One request, taken apart."""
+    """One parsed request."""
 
     def __init__(self, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
         parts = urlsplit(target)
@@ -51,11 +51,11 @@ class Request:
         self.secret = secret.strip() if kind.lower() == "bearer" else headers.get("x-api-key", "")
 
     def text(self, name: str, default: str = "") -> str:
-        """A word of the query."""
+        """Return a text parameter of the query."""
         return self._query.get(name, [default])[0]
 
     def number(self, name: str, least: int, most: int) -> int | None:
-        """A number of the query, None when it is not there. Raises `Turned` with 400."""
+        """Return a number of the query, None if it is absent. Raises `Turned` with 400."""
         given = self._query.get(name)
         if given is None:
             return None
@@ -71,7 +71,7 @@ class Service:
         self._queue, self._clock = queue, clock
 
     async def answer(self, request: Request) -> tuple[int, Any]:
-        """The status and the JSON of the answer."""
+        """Return the status and the JSON of the answer."""
         try:
             if found := _WORK.fullmatch(request.path):
                 return 200, await self._work(request, *found.groups())
@@ -146,7 +146,7 @@ Handler = Callable[[Request], Awaitable[tuple[int, Any]]]
 
 
 async def serve_connection(stream: anyio.abc.ByteStream, handle: Handler) -> None:
-    """One connection, request after request, until it ends or speaks nonsense."""
+    """Serve one connection, request after request, until it ends or sends an invalid request."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=32_768)
     async with stream:
         try:

@@ -1,8 +1,8 @@
-"""A worker: asks for work, makes hands where it is, answers what they are asked. It needs no way in and no log.
+"""A worker: polls for work, creates hands on its machine, answers their requests. It needs no open port and no log.
 
-It holds the key that asks for work, and for each session a token of that session alone. What was started and how it
-ended is in the journals of its hands, which outlive it: a worker that is started again goes on with them, and says
-unknown of what it cannot know; nothing is run twice. A worker that lost its lease drops its work without a word.
+It holds the key that permits polling, and for each session a token of that session alone. The journals of its hands
+record each start and end and outlive it: a restarted worker continues with them, and reports an unknown outcome where
+they have none; nothing runs twice. A worker that lost its lease drops its work silently.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from holdfast.hands.far.server import FarServer
 BLOCK_MS = 999
 ASKS_MS = 10_000
 AGAIN_S = 1.0
-"""After a server that does not answer, or an answer that cannot be."""
+"""Seconds to wait after a server that does not answer, or an invalid answer."""
 
 MAX_IDLE_S = 60.0
-"""A session that asks nothing for so long is let go; it is handed out again when it asks."""
+"""Seconds without a request after which a session is released; it is handed out again with its next request."""
 
 TTL_S = 30
 
@@ -40,7 +40,7 @@ class Lost(Exception):
 
 
 def check_url(url: str) -> str:
-    """The address of a queue. Raises `UsageError` for one that would send the key and the work in the clear."""
+    """Return the address of a queue. Raises `UsageError` for one that would send the key and the work unencrypted."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     loopback = host in ("localhost", "::1") or host.startswith("127.")
@@ -54,7 +54,7 @@ def check_url(url: str) -> str:
 
 
 class Worker:
-    """Works for one queue, up to `most` sessions at a time. `say` is told what happens, in sentences."""
+    """Works for one queue, up to `most` sessions at a time. `say` receives progress messages."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Worker:
         )
 
     async def run(self) -> None:
-        """Until cancelled. Raises `CannotRunSafely` when the key is refused."""
+        """Run until cancelled. Raises `CannotRunSafely` if the key is refused."""
         async with self._http, anyio.create_task_group() as group:
             while True:
                 await self._room.acquire()
@@ -107,7 +107,7 @@ class Worker:
             return None
 
     async def _item(self, item: dict[str, Any]) -> None:
-        """One session, until it is idle, ended, or another worker's."""
+        """Serve one session, until it is idle, ended, or another worker's."""
         try:
             session_id, work_id = str(item["data"]["id"]), str(item["id"])
             secret = str(item["secret"])
@@ -127,7 +127,7 @@ class Worker:
             self._room.release()
 
     async def _beat(self, work_id: str, token: str, scope: anyio.CancelScope) -> None:
-        """Keep the lease; raise `Lost` when it is another one's, end the work when the queue wants that."""
+        """Extend the lease; raise `Lost` if another worker holds it; end the work if the queue requests that."""
         last, pause_s = "NO_HEARTBEAT", 1.0
         while True:
             try:
@@ -142,11 +142,11 @@ class Worker:
                 elif 400 <= said.status_code < 500:
                     raise Lost
             except (httpx.HTTPError, ValueError, KeyError):
-                pause_s = AGAIN_S  # the queue may be starting again; the lease says how long that may take
+                pause_s = AGAIN_S  # the queue may be starting again; the lease limits the time for that
             await anyio.sleep(pause_s)
 
     async def _serve(self, session_id: str, token: str) -> None:
-        """Take what is asked, until nothing is for a while. Each is answered as it is ready."""
+        """Handle requests until there are none for a while. Each is answered as it is ready."""
         after, busy, quiet_since = 0, 0, anyio.current_time()
 
         async def one(seq: int, ask: Ask) -> None:
@@ -175,7 +175,7 @@ class Worker:
             return []
 
     async def _answer(self, session_id: str, token: str, seq: int, ask: Ask) -> None:
-        """Do the ask, and send its answer until the queue has it. A refusal means that another worker has the item."""
+        """Handle the request, and send its answer until the queue has it. If refused, another worker has the item."""
         body = _encode(await self._server.answer(ask))
         while True:
             try:
@@ -191,4 +191,4 @@ class Worker:
             try:
                 await self._ask("POST", f"{self._work}/{work_id}/stop", token, json={"force": False})
             except httpx.HTTPError:
-                return  # its lease ends by itself
+                return  # its lease expires by itself
