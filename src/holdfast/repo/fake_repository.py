@@ -1,6 +1,6 @@
-"""A repository in memory, for the simulator and for tests: objects have the names that git would give them.
+"""A repository in memory, for the simulator and for tests: objects have the same names as in git.
 
-It knows regular files only, no links, programs or submodules, and follows no renames when it merges.
+It supports regular files only, no links, executables or submodules, and follows no renames in merges.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _Made(NamedTuple):
 class FakeRepository:
     """A repository whose commits are read from, and written to, `folders`; without them, folders on the disk.
 
-    `seed` makes its first commits, as a person would. `branch` is checked out; `dirty` and `held` (refs that are
-    checked out elsewhere) are for a test to set.
+    `seed` makes its first commits, as a user would. `branch` is checked out; `dirty` and `held` (refs that are checked
+    out elsewhere) are for a test to set.
     """
 
     def __init__(self, folders: MutableMapping[Path, Folder] | None = None, *, branch: str = "refs/heads/main") -> None:
@@ -59,10 +59,10 @@ class FakeRepository:
         self._blobs: dict[str, bytes] = {}
         self._trees: dict[str, _Tree] = {}
         self._commits: dict[str, _Made] = {}
-        self._keep({})  # every repository knows the empty tree
+        self._keep({})  # every repository has the empty tree
 
     def seed(self, files: Mapping[str, bytes], message: str = "a person's", *, ref: str = "", at_us: int = 0) -> Commit:
-        """Commit these files, and no others, on a ref (the checked-out branch), as a person does."""
+        """Commit these files, and no others, on a ref (default: the checked-out branch), as a user would."""
         ref = ref or self.branch
         parents = (self.refs[ref],) if ref in self.refs else ()
         tree = self._keep({path.encode(): self._blob(data) for path, data in files.items()})
@@ -80,7 +80,7 @@ class FakeRepository:
         return Standing(self.refs[self.branch], self.branch, dirty=self.dirty)
 
     async def resolve(self, name: str) -> Commit | None:
-        """See `Repository.resolve`. Only names of refs, and of commits, also shortened."""
+        """See `Repository.resolve`. Supports only names of refs, and of commits, also shortened."""
         for ref in (name, f"refs/{name}", f"refs/tags/{name}", f"refs/heads/{name}", f"refs/remotes/{name}"):
             if ref in self.refs:
                 return self._commit_of(self.refs[ref])
@@ -154,7 +154,7 @@ class FakeRepository:
         return self._keep(overlaid(self._entries(commit), added, files))
 
     async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
-        """See `Repository.merge`. Line by line, from one of the latest common commits."""
+        """See `Repository.merge`. Merges line by line, from one of the latest common commits."""
         above = self._line(onto)
         if branch in above:
             return self._commit_of(onto)
@@ -276,7 +276,7 @@ class FakeRepository:
         return self._trees[self._tree(name)]
 
     def _line(self, commit: str) -> list[str]:
-        """A commit and all before it, the nearest first."""
+        """Return a commit and all its ancestors, nearest first."""
         out = [self._commit_of(commit).commit]
         for each in out:
             out += [parent for parent in self._commits[each].parents if parent not in out]
@@ -290,7 +290,7 @@ def _not_there(name: str) -> RepositoryUnfit:
 
 
 def _odd(path: str) -> str:
-    """The part of the path up to a name that only other systems take for `.git`; empty when it has none."""
+    """Return the part of the path up to a name that only other systems take for `.git`; empty if there is none."""
     parts = path.split("/")
     for index, part in enumerate(parts):
         if is_git_name(part.encode()):
@@ -310,7 +310,7 @@ def _counted(old: bytes, new: bytes) -> tuple[int, int]:
 def merge_entries(
     base: Entries, ours: Entries, theirs: Entries, blobs: Mapping[str, bytes], keep: Callable[[bytes], Entry]
 ) -> tuple[dict[bytes, Entry], list[bytes]]:
-    """The merged tree, and the paths at which there is none."""
+    """Return the merged tree, and the paths in conflict."""
     out: dict[bytes, Entry] = {}
     conflicts: list[bytes] = []
     for path in sorted(base.keys() | ours.keys() | theirs.keys()):
@@ -330,7 +330,7 @@ def merge_entries(
 
 
 def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Both sides' changes of a text, None where they touch each other or it is no text."""
+    """Return a text with both sides' changes, None if they touch each other or it is not text."""
     if any(b"\0" in side[:8000] for side in (base, ours, theirs)):
         return None
     lines = [side.splitlines(keepends=True) for side in (base, ours, theirs)]
@@ -356,7 +356,7 @@ def _piece(sides: list[list[bytes]]) -> list[bytes] | None:
 def _unchanged(
     base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
 ) -> list[tuple[tuple[int, int, int], int]]:
-    """The runs of lines that are in all three, with where they begin in each; the end last."""
+    """Return the runs of lines common to all three, with their positions in each; the end last."""
     mine = difflib.SequenceMatcher(None, base, ours, autojunk=False).get_matching_blocks()
     other = difflib.SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
     out: list[tuple[tuple[int, int, int], int]] = []

@@ -1,8 +1,8 @@
-"""The git that stores: our own repository, our own configuration, nothing that an agent wrote (S24).
+"""The git of the snapshot store: our own repository, our own configuration, no files that an agent wrote (S24).
 
-Git never sees a work tree here. It is given packs that we made and asked for objects by name, so no
-attribute, filter, hook, monitor, submodule or configuration of a workspace can reach it. The repository
-is written by hand, for the oldest format that knows SHA-256.
+Git never sees a work tree here. It receives packs that we made and requests for objects by name, so no attribute,
+filter, hook, monitor, submodule or configuration of a workspace can affect it. The repository is written by hand, in
+the oldest format that supports SHA-256.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Stopped(Exception):
 
 
 OLDEST = (2, 34)
-"""The first long-lived version whose `repack --geometric` and SHA-256 packs are sound."""
+"""The first long-lived version with a sound `repack --geometric` and SHA-256 packs."""
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _ASK = 60  # names in one request: less than a page, so that neither side ever waits for a full pipe
@@ -65,7 +65,7 @@ def is_here() -> bool:
 
 
 def find_program(named: Path | None, oldest: tuple[int, int], does: str) -> str:
-    """The git to use: the `named` one, or the machine's. Raises `CannotRunSafely` when there is none, or an old one."""
+    """Return the git to use: the `named` one, or the machine's. Raises `CannotRunSafely` if missing or too old."""
     program = str(named) if named else shutil.which("git", path=_PATH)
     said = b""
     if program:
@@ -91,12 +91,12 @@ def find_program(named: Path | None, oldest: tuple[int, int], does: str) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _version(program: str, inode: int, changed_ns: int) -> bytes:
-    """The output of `git version`. The inode and the time stand for the file's content."""
+    """Return the output of `git version`. The inode and the time identify the file's content for the cache."""
     return subprocess.run([program, "version"], capture_output=True, check=False, env={}, cwd="/").stdout
 
 
 class Git:
-    """One bare repository, and the git that works on it. `program` is where git is; else it is looked for."""
+    """One bare repository, and the git that works on it. `program` is the path of git; default: search for it."""
 
     def __init__(self, folder: Path, program: Path | None = None) -> None:
         self.folder = folder
@@ -104,7 +104,7 @@ class Git:
         self._program = ""
 
     def ready(self) -> None:
-        """Find git and make the repository. Raises `CannotRunSafely` when there is none, or an old one."""
+        """Find git and create the repository. Raises `CannotRunSafely` if there is none, or an old one."""
         if not self._program:
             self._program = find_program(self._named, OLDEST, "keeps the snapshots of workspaces")
         if (self.folder / "config").exists():
@@ -114,7 +114,7 @@ class Git:
         (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
         new = self.folder / f"config.{os.getpid()}.{threading.get_ident()}.lock"
         new.write_text(_CONFIG)
-        new.replace(self.folder / "config")  # last: with it, the repository is whole
+        new.replace(self.folder / "config")  # last: with it, the repository is complete
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
@@ -136,9 +136,9 @@ class Git:
         }
 
     def run(self, *arguments: str, locks: tuple[int, ...], stdin: int = subprocess.DEVNULL, timeout_s: float) -> bool:
-        """Run git to its end; it holds `locks` as long as it lives. False when it was ended after `timeout_s`.
+        """Run git to its end; it holds `locks` as long as it lives. False if it was ended after `timeout_s`.
 
-        Raises `StorageFull` or `SnapshotFailed` with what it said.
+        Raises `StorageFull` or `SnapshotFailed` with git's message.
         """
         try:
             done = subprocess.run(
@@ -164,7 +164,7 @@ class Git:
         )
 
     def take(self, pack: int, lock: int) -> None:
-        """Take in a finished pack: checked, indexed and synced when this returns."""
+        """Add a finished pack: checked, indexed and synced when this returns."""
         if not self.run("index-pack", "--stdin", locks=(lock,), stdin=pack, timeout_s=_PACK_TIMEOUT_S):
             raise SnapshotFailed(f"git did not take a pack into {self.folder} within {_PACK_TIMEOUT_S:g} s; try again")
 
@@ -179,7 +179,7 @@ class Git:
 
 
 class Blob:
-    """A blob that is being read; all of it must be, and is checked against its name."""
+    """A blob that is being read; it must be read to its end, and is checked against its name."""
 
     def __init__(self, source: IO[bytes], object_id: bytes, size: int) -> None:
         self.size = size
@@ -187,7 +187,7 @@ class Blob:
         self._id = object_id
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes. Raises `SnapshotFailed` at the end when they are not those that were kept."""
+        """Yield its bytes. Raises `SnapshotFailed` at the end if they do not match the name."""
         digest, left = object_hash("blob", self.size), self.size
         while left:
             chunk = self._source.read(min(left, CHUNK))
@@ -201,7 +201,7 @@ class Blob:
 
 
 class Library:
-    """Objects by name, from git processes that answer questions."""
+    """Objects by name, from git processes that answer requests."""
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path, lock: int) -> None:
         self._command = command
@@ -246,7 +246,7 @@ class Library:
         return out
 
     def trees(self, ids: Sequence[bytes]) -> Iterator[list[Row]]:
-        """The entries of each of these trees, in order. Raises `SnapshotFailed` for one that is no tree."""
+        """Yield the entries of each of these trees, in order. Raises `SnapshotFailed` for anything but a tree."""
         for each, size, answers in self._contents(ids, b"tree"):
             data = answers.read(size + 1)
             digest = object_hash("tree", size)
@@ -259,9 +259,9 @@ class Library:
                 raise broken(each) from None
 
     def stream(self, ids: Iterable[bytes]) -> Generator[Blob, None, None]:
-        """Each of these blobs, in order, from a process of their own that is asked once for all of them.
+        """Yield each of these blobs, in order, from a separate process that gets all requests at once.
 
-        Read each to its end before the next. For many: nobody waits for a question there.
+        Read each to its end before the next. For many blobs: there is no round trip for each.
         """
         with tempfile.TemporaryFile(dir=self._folder) as asked, ExitStack() as opened:
             names = []
@@ -300,7 +300,7 @@ class Library:
 
 
 def _answered(answers: IO[bytes], object_id: bytes, kind: bytes) -> int:
-    """The size of the object that comes now. Raises `SnapshotFailed` when it is another one, or none."""
+    """Return the size of the next object. Raises `SnapshotFailed` if it is another one, or missing."""
     words = answers.readline().split()
     if len(words) != 3 or words[0] != object_id.hex().encode() or words[1] != kind:
         raise broken(object_id)
@@ -313,7 +313,7 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def broken(object_id: bytes) -> SnapshotFailed:
-    """The error for an object that is missing or does not match its name."""
+    """Return the error for an object that is missing or does not match its name."""
     return SnapshotFailed(
         f"{object_id.hex()} is not in the snapshot store, or is damaged there; snapshots that do not need it are "
         "safe: use an earlier or a later one"
@@ -321,7 +321,7 @@ def broken(object_id: bytes) -> SnapshotFailed:
 
 
 def full(folder: Path) -> StorageFull:
-    """The error for a full disk."""
+    """Return the error for a full disk."""
     return StorageFull(
         f"the disk took no more bytes of a snapshot into {folder}; what was kept before is safe: free some space, "
         "then try again"
@@ -333,7 +333,7 @@ HELD = 8 * CHUNK
 
 
 class Adding:
-    """Add objects to `pack`, each once, unless `library` has them."""
+    """Adds objects to `pack`, each once, unless `library` has them."""
 
     def __init__(self, pack: Pack, library: Library) -> None:
         self._pack = pack
@@ -343,7 +343,7 @@ class Adding:
         self._packed: set[bytes] = set()
 
     def offer(self, kind: str, data: bytes) -> bytes:
-        """Add an object unless the store has it; checked for many at once. Returns its name."""
+        """Add an object unless the store has it; many are checked at once. Returns its name."""
         name = object_id(kind, data)
         if name not in self._waiting and name not in self._packed:
             self._waiting[name] = (kind, data)

@@ -1,7 +1,7 @@
-"""The real door to a user's repository: git's plumbing on its objects, and its refs below our own names (S23, S24).
+"""The real implementation for a user's repository: git's plumbing on its objects, and refs below our names (S23, S24).
 
-Killed at any point, nothing but objects that nobody names is left, or a ref that stands at its old or its new
-commit: objects are synced before a ref names them, and the same work done again makes the same objects.
+Killed at any point, it leaves only unreferenced objects, or a ref at its old or its new commit: objects are synced
+before a ref names them, and repeated work makes the same objects.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ LOOSE = 100
 """More new objects than this go into the store as one pack, as `git fetch` would put them."""
 
 COMMITS_KEPT = 4096
-"""The most commits whose trees are cached."""
+"""Maximum number of commits whose trees are cached."""
 
 _TREE_OF: dict[tuple[Path, str], str] = {}
-"""The tree of each commit by repository and name: a name stands for its content, so an entry is never stale."""
+"""The tree of each commit by repository and name: a name identifies its content, so an entry is never stale."""
 
 T = TypeVar("T")
 
 
 class GitRepository:
-    """The repository that `path` is in. `state_folder` is ours: it holds git directories without objects.
+    """The repository that contains `path`. `state_folder` is ours: it holds git directories without objects.
 
-    Several may be open at once, in several processes. As root, git works as the owner of the repository's
-    objects, so that its owner can go on using it. `git` is where git is; else it is looked for.
+    Several may be open at once, in several processes. As root, git works as the owner of the repository's objects, so
+    that its owner can go on using it. `git` is the path of git; the default is to search for it.
     """
 
     def __init__(self, path: Path | str, state_folder: Path, *, git: Path | None = None) -> None:
@@ -70,7 +70,7 @@ class GitRepository:
         return await self._work(partial(self._resolve, name))
 
     async def checkout(self, commit: str, folder: Path, *, user: Owner | None = None) -> None:
-        """See `Repository.checkout`. A tree will do; a submodule becomes an empty folder."""
+        """See `Repository.checkout`. Also accepts a tree; a submodule becomes an empty folder."""
         await self._work(partial(self._checkout, commit, folder, user))
 
     async def commit(
@@ -99,7 +99,7 @@ class GitRepository:
         return await self._work(partial(self._overlay, commit, files))
 
     async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
-        """See `Repository.merge`. Renames are followed as git does without settings."""
+        """See `Repository.merge`. Follows renames with git's defaults."""
         return await self._work(partial(self._merge, onto, branch, message, at_us))
 
     async def point(self, ref: str, new: str, old: str | None) -> bool:
@@ -123,7 +123,7 @@ class GitRepository:
         return await self._work(partial(self._history, commit, limit))
 
     async def _work(self, work: Callable[[], T]) -> T:
-        # Waited for even when nobody wants it any more: half a checkout must not go on by itself.
+        # Awaited even after a cancellation: half a checkout must not continue unattended.
         return await anyio.to_thread.run_sync(partial(_with_sentences, self._git, work))
 
     def _resolve(self, name: str) -> Commit | None:
@@ -137,7 +137,7 @@ class GitRepository:
         return Commit(commit, self._tree(commit))
 
     def _tree(self, name: str) -> str:
-        """The tree of a commit, or the tree itself. Raises `RepositoryUnfit`."""
+        """Return the tree of a commit, or the tree itself. Raises `RepositoryUnfit`."""
         if not is_hex(name):
             raise RepositoryUnfit(
                 f"{name[:100]!r} is not the whole name of a commit in {self._git.path}; nothing was changed: resolve "
@@ -199,16 +199,16 @@ class GitRepository:
 
     @contextmanager
     def _pack(self, before: dict[bytes, Entry]) -> Iterator[Pack]:
-        """A pack without the files that the repository has in that tree."""
+        """Open a pack that leaves out the files that the repository has in that tree."""
         known = {entry.id for entry in before.values()}
         with closing(Pack(self._git.scratch(), self._git.settings.object_format, known)) as pack:
             yield pack
 
     def _put_trees(self, pack: Pack, base: str, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> str:
-        """Add the folders of `after` that are not in the tree `base`, which holds `before`. The name of the whole."""
+        """Add the folders of `after` that are not in the tree `base`, which holds `before`. Returns the root."""
         form = self._git.settings.object_format
         name, there = trees(form, before)
-        if name != base:  # not written as git writes it now: nothing of it can be counted on
+        if name != base:  # not written as git writes it now: none of its folders can be relied on
             there = {}
         top, made = trees(form, after)
         for name, data in made.items():
@@ -217,7 +217,7 @@ class GitRepository:
         return top
 
     def _store(self, pack: Pack) -> None:
-        """Put what is in the pack into the repository, synced when this returns."""
+        """Write the pack into the repository, synced when this returns."""
         if not pack.count:
             return
         how = ("unpack-objects", "-q") if pack.count <= LOOSE else ("index-pack", "--stdin")
@@ -304,7 +304,7 @@ class GitRepository:
 
 
 def _named(path: bytes, sides: tuple[str, str]) -> str:
-    """A path as it is on both sides: git adds a side's name where a file and a folder want one place."""
+    """Return a path as it is on both sides: git adds a side's name where a file and a folder have the same path."""
     for side in sides:
         path = path.removesuffix(b"~" + side.encode())
     return shown(path)

@@ -1,8 +1,8 @@
-"""The door to a user's repository: what the harness alone does there (S23, S24). One Protocol and its shapes.
+"""The interface to a user's repository, for the harness alone (S23, S24). One Protocol and its data types.
 
-Objects go into the repository's own store; nothing else of it is touched but refs below `refs/heads/holdfast/` and
-`refs/holdfast/`. No hook, filter, attribute, monitor, merge driver or configuration of the repository or of a working
-tree is honoured. Commits are deterministic: the same parents, tree, message and time make the same commit.
+Objects go into the repository's own store; beyond that, only refs below `refs/heads/holdfast/` and `refs/holdfast/`
+change. No hook, filter, attribute, monitor, merge driver or configuration of the repository or of a working tree takes
+effect. Commits are deterministic: the same parents, tree, message and time make the same commit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.repo.base import Owner
 class Standing(msgspec.Struct, frozen=True):
     """State of a repository: `branch` is the full name of the checked-out one, empty when HEAD is detached.
 
-    `dirty` names the first changes that nobody committed, untracked files included; they are never touched.
+    `dirty` names the first uncommitted changes, untracked files included; they are never touched.
     """
 
     head: str
@@ -31,7 +31,7 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A commit and its tree, as hex names. `left_out` are paths that were not committed for their names."""
+    """A commit and its tree, as hex names. `left_out` are paths that were not committed because of their names."""
 
     commit: str
     tree: str
@@ -39,7 +39,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """Two sides that do not merge, and where."""
+    """Two sides that cannot be merged, and the paths in conflict."""
 
     paths: tuple[str, ...]
 
@@ -55,21 +55,21 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class Kept(NamedTuple):
-    """Globs of what is to be as in a commit, and that commit."""
+    """Globs of paths to keep as in a commit, and that commit."""
 
     commit: str
     globs: tuple[str, ...]
 
 
 class Repository(Protocol):
-    """One repository of a user. Every verb raises `RepositoryUnfit` with what is wrong and what is safe."""
+    """One repository of a user. Every verb raises `RepositoryUnfit`, which names the problem and what is safe."""
 
     async def look(self) -> Standing:
         """Read the state. Raises `RepositoryUnfit` for a folder that is not a repository, or one without a commit."""
         ...
 
     async def resolve(self, name: str) -> Commit | None:
-        """The commit that a ref or a name leads to, None when there is none."""
+        """Return the commit that a ref or a name leads to, None if there is none."""
         ...
 
     async def checkout(self, commit: str, folder: Path, *, user: Owner | None = None) -> None:
@@ -88,13 +88,13 @@ class Repository(Protocol):
     ) -> Commit:
         """Commit the files of a folder as data; the same tree as its only parent's gives that parent.
 
-        `parents` are whole names.
+        `parents` are full names.
 
-        What `.gitignore` of the first parent's tree names is left out, unless it is in that tree already; so are the
-        usual by-products (`BY_PRODUCTS`), where `.gitignore` does not want them, what is no file or link, what is
-        called `.git`, and what is another user's and `user` could not read. A submodule stays as it was. What `kept`
-        names is as it is there, whatever the folder has. Names that only other systems take for `.git`, such as `.GIT`
-        and `git~1`, are in `left_out` besides.
+        Left out are paths that `.gitignore` of the first parent's tree ignores, unless that tree has them already; the
+        usual by-products (`BY_PRODUCTS`), unless `.gitignore` includes them; entries that are not files or links, or
+        are named `.git`; and other users' files that `user` could not read. A submodule stays as it was. Paths in
+        `kept` are as in its commit, whatever the folder has. Names that only other systems take for `.git`, such as
+        `.GIT` and `git~1`, are listed in `left_out` as well.
         """
         ...
 
@@ -103,22 +103,22 @@ class Repository(Protocol):
         ...
 
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
-        """The tree of `commit`, with everything that matches the globs `paths` as it is in the commit `onto` (S25)."""
+        """Return the tree of `commit`, with every path that matches the globs `paths` as in the commit `onto` (S25)."""
         ...
 
     async def overlay(self, commit: str, files: Mapping[str, bytes | None]) -> str:
-        """The tree of `commit` with these files as they are here, by path; None for one that is not there."""
+        """Return the tree of `commit` with these files, by path; None removes a path."""
         ...
 
     async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
-        """Merge two commits; always a merge commit, unless `branch` is in `onto` already, which then is the answer."""
+        """Merge two commits; returns a merge commit, or `onto` if it contains `branch` already."""
         ...
 
     async def point(self, ref: str, new: str, old: str | None) -> bool:
-        """Move a ref from `old` to `new`; False when it is elsewhere. None for `old` means that it must not exist.
+        """Move a ref from `old` to `new`; False if it is elsewhere. None for `old` means that it must not exist.
 
-        A ref that is at `new` already was moved before a crash, and is answered True, whatever `old` is (S23).
-        Raises `RepositoryUnfit` for a ref outside `refs/heads/holdfast/` and `refs/holdfast/`, and for a branch that is
+        A ref at `new` was already moved before a crash; the result is True, whatever `old` is (S23). Raises
+        `RepositoryUnfit` for a ref outside `refs/heads/holdfast/` and `refs/holdfast/`, and for a branch that is
         checked out somewhere.
         """
         ...
@@ -128,15 +128,15 @@ class Repository(Protocol):
         ...
 
     async def files(self, commit: str, paths: Sequence[str] = ()) -> dict[str, bytes]:
-        """The regular files of a commit or tree whose paths match any of the globs, all without any. Links are left
-        out. Raises `RepositoryUnfit` for more than 64 MB.
+        """Return the regular files of a commit or tree whose paths match any of the globs; without globs, all. Links
+        are left out. Raises `RepositoryUnfit` for more than 64 MB.
         """
         ...
 
     async def diff(self, before: str, after: str, *, max_bytes: int = 200_000) -> str:
-        """A unified diff as text for a reader; cut at `max_bytes`, which it says."""
+        """Return a unified diff as text for a reader; a diff cut at `max_bytes` says so."""
         ...
 
     async def history(self, commit: str, limit: int = 20) -> list[str]:
-        """The first lines of the latest commits on the first-parent line, each with its short name."""
+        """Return the first lines of the latest commits on the first-parent line, each with its short name."""
         ...

@@ -1,8 +1,8 @@
-"""Git for a user's repository, with nothing in force that a repository or a working tree could say (S24).
+"""Git for a user's repository, unaffected by the settings of a repository or a working tree (S24).
 
-Two git directories: our own, written by hand, has a clean configuration and no refs, and works on the user's
-store of objects; the user's own is used for refs alone, without hooks. Neither ever runs a program but git's
-own, and neither sees a working tree, except where files are compared for `look`, by our own directory again.
+Two git directories: our own, written by hand, has a clean configuration and no refs, and works on the user's store of
+objects; the user's own is used for refs alone, without hooks. Neither ever runs a program other than git's own, and
+neither sees a working tree, except for comparing files in `look`, again with our own directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMEOUT_S = 1800.0
 _SAID = 400
 
 IDENTITY = ("Holdfast", "holdfast@localhost")
-"""Who every commit of the harness is by: no address that mail could reach."""
+"""Author of every commit of the harness: an address that no mail can reach."""
 
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
@@ -59,7 +59,7 @@ _CONFIG = {
 
 
 class Failed(Exception):
-    """Git ended with a status that was not expected; what it said."""
+    """Git ended with an unexpected status; its message."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -125,13 +125,13 @@ class Plumbing:
         return read_settings(place, listed)
 
     def scratch(self) -> Path:
-        """A folder of ours for temporary files."""
+        """Our folder for temporary files."""
         folder = self._state / "tmp"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder
 
     def _our_dir(self) -> Path:
-        """Our git directory for the repository's kind of names, made when it is not there."""
+        """Return our git directory for the repository's object format, created if absent."""
         kind = self.settings.object_format
         folder = self._state / f"{kind}.git"
         if (folder / "config").exists():
@@ -139,8 +139,8 @@ class Plumbing:
         self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("", "objects", "refs", "refs/heads"):
             (folder / name).mkdir(exist_ok=True)
-            (folder / name).chmod(0o755)  # its owner may be another user than the one that git runs as
-        for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", _CONFIG[kind])):  # the last makes it whole
+            (folder / name).chmod(0o755)  # the owner may be another user than the one that git runs as
+        for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", _CONFIG[kind])):  # the last completes it
             with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as new:
                 new.write(text)
             os.chmod(new.name, 0o644)
@@ -166,9 +166,9 @@ class Plumbing:
         theirs: bool = False,
         extra: Mapping[str, str] | None = None,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Git at work, for the block: ours on the user's objects, or with `theirs` the user's own directory.
+        """Run git for the block: ours on the user's objects, or with `theirs` the user's own directory.
 
-        It is ended with the block. Its errors go where nobody reads; see `run` for them.
+        It ends with the block. Its standard error is discarded; use `run` to get it.
         """
         process = self._spawn(arguments, stdin, subprocess.DEVNULL, theirs, extra)
         try:
@@ -190,13 +190,13 @@ class Plumbing:
         if theirs:
             environment, cwd = _environment(str(place.git_dir)), "/"
         else:
-            # Relative: another user need not be able to go the whole way to it.
+            # Relative: another user may lack access to part of the absolute path.
             environment, cwd = _environment("."), str(self._our_dir())
             environment["GIT_OBJECT_DIRECTORY"] = str(place.objects)
             if place.shallow.exists():
                 environment["GIT_SHALLOW_FILE"] = str(place.shallow)
         environment.update(extra or {})
-        if extra:  # it only reads, from more places than the owner may be let into
+        if extra:  # it only reads, from more places than the owner may have access to
             environment["GIT_DIR"], owner = cwd, None
         return subprocess.Popen(
             self._command(arguments),
@@ -208,7 +208,7 @@ class Plumbing:
             user=owner.uid if owner else None,
             group=owner.gid if owner else None,
             extra_groups=[] if owner else None,
-            start_new_session=True,  # who kills all of us at once does not leave a lock of git's behind
+            start_new_session=True,  # a signal to our whole process group does not leave a lock of git behind
         )
 
     def run(
@@ -219,9 +219,9 @@ class Plumbing:
         extra: Mapping[str, str] | None = None,
         also: Sequence[int] = (),
     ) -> tuple[int, bytes]:
-        """Run git to its end; its status and what it wrote. A status that is neither 0 nor in `also` raises `Failed`.
+        """Run git to its end; returns its status and output. A status that is neither 0 nor in `also` raises `Failed`.
 
-        Raises `StorageFull`, or `RepositoryUnfit` when it does not end.
+        Raises `StorageFull`, or `RepositoryUnfit` if it does not end.
         """
         source = subprocess.PIPE if isinstance(stdin, bytes) else stdin if stdin is not None else subprocess.DEVNULL
         process = self._spawn(arguments, source, subprocess.PIPE, theirs, extra)
@@ -255,7 +255,7 @@ class Plumbing:
             raise self.unfit(what, error.said) from None
 
     def unfit(self, what: str, said: str) -> RepositoryUnfit:
-        """The error for a git command that failed on this repository."""
+        """Return the error for a git command that failed on this repository."""
         if "ermission denied" in said or "insufficient permission" in said or "Read-only file system" in said:
             hint = "make the repository writable for this user, or run as its owner"
         else:
@@ -277,7 +277,7 @@ def _environment(git_dir: str) -> dict[str, str]:
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_NO_LAZY_FETCH": "1",
-        "GIT_ALLOW_PROTOCOL": "none",  # older versions know only this one, and it counts before any configuration
+        "GIT_ALLOW_PROTOCOL": "none",  # older versions support only this one, and it precedes any configuration
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",

@@ -1,7 +1,7 @@
-"""Folders of files and trees of git, both ways, without git and without trust.
+"""Folders of files to git trees and back, without git and without trust.
 
-Every step goes from an open folder to a name in it and never through a link. What is read may be changed by an
-agent at this moment; what is written comes from a tree that an agent made.
+Every step goes from an open folder to a name in it and never through a link. An agent may be changing the files that
+are read; the files that are written come from a tree that an agent made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from holdfast.repo.plumbing.objects import (
 MAX_DEPTH = 200
 NAMED_LEFT_OUT = 20
 MAX_NEW_BYTES = 2 << 30
-"""So many bytes one commit may add, before compression."""
+"""Maximum bytes that one commit may add, before compression."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -57,10 +57,10 @@ class Reading:
         self.left_out: list[str] = []
 
     def run(self, folder: Path) -> dict[bytes, Entry]:
-        """All that is to be committed of the folder. Its own path may lead through links: we named it.
+        """Return everything to commit from the folder. Its own path may lead through links: we named it.
 
-        A submodule stays as it was, and what is in its place is not looked at.
-        Raises `RepositoryUnfit` for a folder that cannot be read, or is too large.
+        A submodule stays as it was, and the files in its place are ignored. Raises `RepositoryUnfit` for a folder that
+        cannot be read, or is too large.
         """
         try:
             root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -103,7 +103,7 @@ class Reading:
             try:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except OSError:
-                continue  # gone, or nothing that can be known
+                continue  # gone, or unknowable
             self._one(fd, name, path, found, ignored=ignored)
 
     def _one(self, fd: int, name: bytes, path: bytes, found: os.stat_result, *, ignored: bool) -> None:
@@ -127,7 +127,7 @@ class Reading:
         try:
             below = os.open(name, _FOLDER, dir_fd=fd)
         except OSError:
-            return  # not readable, or something else by now
+            return  # unreadable, or replaced by now
         try:
             found = os.fstat(below)
             if found.st_dev == self._device and self._may_read(found):
@@ -167,7 +167,7 @@ class Reading:
         )
 
     def _may_read(self, found: os.stat_result) -> bool:
-        """True if the user of the hands could read the entry; a commit holds nothing else."""
+        """True if the hands' user could read the entry; a commit holds nothing else."""
         if self._user is None or found.st_uid == self._user.uid:
             return True
         needed = 0o5 if stat.S_ISDIR(found.st_mode) else 0o4
@@ -185,7 +185,7 @@ def _whole(fd: int, size: int) -> bytes:
 
 
 def _above(path: bytes) -> Iterator[bytes]:
-    """The folders that a path is in, the nearest first."""
+    """Yield the folders that contain a path, nearest first."""
     while b"/" in path:
         path = path.rpartition(b"/")[0]
         yield path
@@ -200,9 +200,9 @@ class _Level:
 
 
 def write_folder(folder: Path, entries: Entries, blobs: IO[bytes], user: Owner | None) -> None:
-    """Write a tree into an empty folder, made if it is not there. `blobs` answers `cat-file --batch`, in our order.
+    """Write a tree into an empty folder, created if absent. `blobs` answers `cat-file --batch`, in our order.
 
-    Raises `RepositoryUnfit` for a folder that is not empty, and a tree that no git would have made.
+    Raises `RepositoryUnfit` for a folder that is not empty, and a tree that git would not have made.
     """
     top = _levels(entries)
     root = _empty(folder)
@@ -227,7 +227,7 @@ def write_folder(folder: Path, entries: Entries, blobs: IO[bytes], user: Owner |
 
 
 def order(entries: Entries) -> Iterator[str]:
-    """The names of the blobs, in the order in which `write_folder` reads them."""
+    """Return the names of the blobs, in the order in which `write_folder` reads them."""
     return _order(_levels(entries))
 
 
@@ -321,7 +321,7 @@ def _write(folder: int, name: bytes, entry: Entry, chunks: Iterable[bytes], user
 
 
 def _chunks(blobs: IO[bytes], name: str) -> Iterator[bytes]:
-    """The bytes of the next blob. Raises `RepositoryUnfit` when git has another one, or none."""
+    """Yield the bytes of the next blob. Raises `RepositoryUnfit` if git sends another one, or none."""
     words = blobs.readline().split()
     if len(words) != 3 or words[0] != name.encode() or words[1] != b"blob":
         raise RepositoryUnfit(

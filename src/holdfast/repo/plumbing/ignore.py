@@ -83,13 +83,13 @@ Thumbs.db
 *.orig
 *.rej
 """
-"""What tools leave behind, as a `.gitignore`: caches, compiled code, build output, coverage, files of editors."""
+"""By-products of tools, as a `.gitignore`: caches, compiled code, build output, coverage, editor files."""
 
 
 class Ignoring:
     """The rules of one tree. `files` are its `.gitignore` files: path of the file → its bytes.
 
-    `last` are lines that count where none of them says anything.
+    `last` are rules that apply where none of the files has a matching rule.
     """
 
     def __init__(self, files: Mapping[bytes, bytes], last: bytes = b"") -> None:
@@ -99,7 +99,7 @@ class Ignoring:
     def leaves_out(self, path: bytes, *, folder: bool) -> bool:
         """True if the rules match this path; ignored folders above it are not considered.
 
-        The nearest file that says anything decides, and in it the last line that fits.
+        The nearest file with a matching rule decides, and in it the last matching line.
         """
         at = path.rpartition(b"/")[0]
         while True:
@@ -116,7 +116,7 @@ class Ignoring:
         return False
 
     def leaves_out_below(self, path: bytes) -> bool:
-        """True if the rules ignore this file, or a folder that it is in."""
+        """True if the rules ignore this file, or a folder that contains it."""
         folder = path.rpartition(b"/")[0]
         while folder:
             if self.leaves_out(folder, folder=True):
@@ -153,7 +153,7 @@ def _rule(line: bytes) -> _Rule | None:
 
 
 def _trimmed(line: bytes) -> bytes:
-    """Without spaces at its end, unless a backslash stands before them."""
+    """Strip trailing spaces unless a backslash precedes them."""
     end = len(line)
     while end and line[end - 1 : end] == b" ":
         backslashes = len(line[: end - 1]) - len(line[: end - 1].rstrip(b"\\"))
@@ -164,7 +164,7 @@ def _trimmed(line: bytes) -> bytes:
 
 
 def _translated(glob: bytes) -> bytes | None:
-    """A pattern for the whole path; None for one that never fits."""
+    """Translate a pattern to an expression for the whole path; None for one that never matches."""
     out, at = b"", 0
     while at < len(glob):
         char = glob[at : at + 1]
@@ -201,7 +201,7 @@ def _stars(glob: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _bracket(glob: bytes, start: int) -> tuple[bytes, int] | None:
-    """A class of characters and where it ends; it never holds a slash. None when it does not end."""
+    """Translate a character class, which never includes a slash; returns it and its end, or None if unclosed."""
     at = start + 1
     negative = glob[at : at + 1] in (b"!", b"^")
     at += negative

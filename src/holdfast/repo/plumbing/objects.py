@@ -58,19 +58,19 @@ def is_plain_path(path: bytes) -> bool:
 
 
 def object_hash(form: ObjectFormat, kind: str, size: int) -> hashlib._Hash:
-    """The digest of an object, to be fed its bytes."""
+    """Return the hash of an object, to be updated with its bytes."""
     return hashlib.new(form, f"{kind} {size}\0".encode(), usedforsecurity=False)
 
 
 def object_id(form: ObjectFormat, kind: str, data: bytes) -> str:
-    """The name of an object, in hex."""
+    """Return the name of an object, in hex."""
     digest = object_hash(form, kind, len(data))
     digest.update(data)
     return digest.hexdigest()
 
 
 def commit_bytes(tree: str, parents: Sequence[str], message: str, at_us: int, identity: tuple[str, str]) -> bytes:
-    """A commit object: the same arguments make the same bytes. `at_us` counts in whole seconds."""
+    """Return a commit object: the same arguments make the same bytes. `at_us` is rounded down to whole seconds."""
     who = f"{identity[0]} <{identity[1]}> {at_us // 1_000_000} +0000"
     text = message.replace("\0", "").strip("\n") + "\n"
     head = [f"tree {tree}", *[f"parent {parent}" for parent in parents], f"author {who}", f"committer {who}"]
@@ -78,7 +78,7 @@ def commit_bytes(tree: str, parents: Sequence[str], message: str, at_us: int, id
 
 
 def trees(form: ObjectFormat, entries: Entries) -> tuple[str, dict[str, bytes]]:
-    """The tree objects of all folders: the name of the whole, and each by its name."""
+    """Return the tree objects of all folders: the name of the root, and each by its name."""
     made: dict[str, bytes] = {}
     below: dict[bytes, list[tuple[bytes, bytes]]] = {b"": []}
     for path in entries:
@@ -103,7 +103,7 @@ def trees(form: ObjectFormat, entries: Entries) -> tuple[str, dict[str, bytes]]:
 
 
 def kept_mode(found: os.stat_result) -> int:
-    """The git mode of a regular file, which depends on the executable bit of its owner."""
+    """Return the git mode of a regular file, which depends on the executable bit of its owner."""
     return PROGRAM if found.st_mode & stat.S_IXUSR else FILE
 
 
@@ -119,7 +119,7 @@ class Pack:
         self.bytes = 0
 
     def add(self, kind: str, data: bytes) -> str:
-        """Add an object whose bytes are at hand. Returns its name."""
+        """Add an object from memory. Returns its name."""
         name = object_id(self._form, kind, data)
         if name not in self._in:
             self._in.add(name)
@@ -129,7 +129,7 @@ class Pack:
         return name
 
     def add_file(self, fd: int, size: int) -> str:
-        """Add the next `size` bytes of a file, without holding them. Raises `Changing` when there are fewer."""
+        """Add the next `size` bytes of a file, without holding them. Raises `Changing` if there are fewer."""
         start = self._file.tell()
         digest, squeeze, left = object_hash(self._form, "blob", size), zlib.compressobj(1), size
         self._file.write(entry_header("blob", size))
@@ -156,7 +156,7 @@ class Pack:
         self._file.truncate()
 
     def finish(self) -> IO[bytes]:
-        """Complete the pack; its file, at the beginning."""
+        """Complete the pack; returns its file, at the beginning."""
         self._file.seek(len(_HEADER))
         self._file.write(self.count.to_bytes(4))
         self._file.seek(0)
@@ -169,25 +169,25 @@ class Pack:
         return self._file
 
     def close(self) -> None:
-        """Give the file back. Safe to repeat."""
+        """Close the file. Safe to repeat."""
         self._file.close()
 
 
 MAX_FILES_BYTES = 64 << 20
-"""So many bytes `files` gives at once."""
+"""Maximum bytes that `files` returns at once."""
 
 _LINE_MAX = 1 << 16
 
 
 TREES_KEPT_FILES = 50_000
-"""The most entries of all cached trees together."""
+"""Maximum number of entries in all cached trees together."""
 
 _TREES: dict[tuple[Path, str], dict[bytes, Entry]] = {}
-"""Trees by repository and name: a name stands for its content, so an entry is never stale."""
+"""Trees by repository and name: a name identifies its content, so an entry is never stale."""
 
 
 def read_tree(git: Plumbing, tree: str) -> dict[bytes, Entry]:
-    """All entries of a commit or a tree. Raises `RepositoryUnfit` when there are too many, or it cannot be read."""
+    """Return all entries of a commit or a tree. Raises `RepositoryUnfit` if there are too many, or it is unreadable."""
     key = (git.path, tree)
     if (known := _TREES.get(key)) is not None:
         return dict(known)
@@ -213,7 +213,7 @@ def read_tree(git: Plumbing, tree: str) -> dict[bytes, Entry]:
 
 
 def _mode(mode: int) -> int:
-    """As git writes it now: of old there are files with other bits."""
+    """Return the mode that git writes today: old trees have files with other bits."""
     return (PROGRAM if mode & stat.S_IXUSR else FILE) if stat.S_ISREG(mode) else mode
 
 
@@ -228,7 +228,7 @@ def _lines(source: IO[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def contents(git: Plumbing, names: Iterable[str]) -> Iterator[IO[bytes]]:
-    """The answers of `git cat-file --batch` for these objects, in order."""
+    """Return the answers of `git cat-file --batch` for these objects, in order."""
     with tempfile.TemporaryFile(dir=git.scratch()) as asked:
         for name in names:
             asked.write(name.encode() + b"\n")
@@ -239,7 +239,7 @@ def contents(git: Plumbing, names: Iterable[str]) -> Iterator[IO[bytes]]:
 
 
 def read_blobs(git: Plumbing, entries: Entries, limit: int) -> dict[bytes, bytes]:
-    """The bytes of each of these files. Raises `RepositoryUnfit` when they are more than `limit` together."""
+    """Return the bytes of each of these files. Raises `RepositoryUnfit` for more than `limit` together."""
     out: dict[bytes, bytes] = {}
     left = limit
     with contents(git, [entry.id for entry in entries.values()]) as answers:
@@ -259,7 +259,7 @@ def read_blobs(git: Plumbing, entries: Entries, limit: int) -> dict[bytes, bytes
 
 
 def chosen(entries: Entries, globs: Sequence[str]) -> dict[bytes, Entry]:
-    """The regular files whose paths match any of the globs, all without any."""
+    """Return the regular files whose paths match any of the globs; without globs, all."""
     return {
         path: entry
         for path, entry in entries.items()
@@ -268,7 +268,7 @@ def chosen(entries: Entries, globs: Sequence[str]) -> dict[bytes, Entry]:
 
 
 def grafted(entries: Entries, onto: Entries, globs: Sequence[str]) -> dict[bytes, Entry]:
-    """`entries` with all that matches the globs as it is in `onto`; what is in the way of that goes."""
+    """Return `entries` with all paths that match the globs as in `onto`; entries in their way are removed."""
     placed = {path: entry for path, entry in onto.items() if matches(shown(path), globs)}
     folders = {folder for path in placed for folder in _above(path)}
     out = {
@@ -280,7 +280,7 @@ def grafted(entries: Entries, onto: Entries, globs: Sequence[str]) -> dict[bytes
 
 
 def overlaid(entries: Entries, added: Mapping[str, str], changed: Iterable[str]) -> dict[bytes, Entry]:
-    """`entries` without the paths `changed`, and with the blobs `added`; what is in the way of those goes."""
+    """Return `entries` without the paths `changed`, and with the blobs `added`; entries in their way are removed."""
     gone = {path.encode() for path in changed}
     new = {name: Entry(_kept(entries.get(name)), blob) for path, blob in added.items() if (name := path.encode())}
     folders = {folder for path in new for folder in _above(path)}
@@ -318,7 +318,7 @@ def read_changes(raw: bytes) -> list[FileChange]:
 
 
 def _count(text: bytes) -> int:
-    return int(text) if text.isdigit() else 0  # git has a dash for what is no text
+    return int(text) if text.isdigit() else 0  # git prints a dash for binary files
 
 
 def _change(path: bytes, status: str, mode: str, added: int, removed: int) -> FileChange:

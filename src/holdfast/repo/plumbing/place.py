@@ -1,4 +1,4 @@
-"""Find a user's repository, and read as data the few settings that decide how objects are written."""
+"""Find a user's repository, and read as data the few settings that determine how objects are written."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SHARED = re.compile(r"(?i)umask|group|all|world|everybody|true|false|yes|no|on|
 
 
 class Place(NamedTuple):
-    """Location of a repository. `git_dir` has the HEAD that was asked about, `common` the objects and refs.
+    """Location of a repository. `git_dir` has the HEAD of the given folder, `common` the objects and refs.
 
-    `top` is the folder of files, None for a bare one.
+    `top` is the folder of files, None for a bare repository.
     """
 
     top: Path | None
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 class Settings(NamedTuple):
     """Relevant settings of a repository. `owner` is set if we are root and another user owns it.
 
-    `remotes` are the addresses that are pushed to, by name.
+    `remotes` are the push addresses, by name.
     """
 
     object_format: ObjectFormat = "sha1"
@@ -51,9 +51,9 @@ class Settings(NamedTuple):
 
 
 def locate(path: Path) -> Place:
-    """The repository that a folder belongs to. Raises `RepositoryUnfit` when there is none.
+    """Return the repository that contains a folder. Raises `RepositoryUnfit` if there is none.
 
-    Git itself is not asked: it would read configuration, and refuse folders of other users.
+    This does not run git, which would read configuration, and refuse folders of other users.
     """
     if not path.is_dir():
         raise RepositoryUnfit(f"{path} is not a folder; nothing was changed: name the folder of a git repository")
@@ -135,7 +135,7 @@ def read_settings(place: Place, listed: bytes) -> Settings:
         owner=_owner(place.objects),
         remotes={
             key.removeprefix("remote.").removesuffix(end): value
-            for end in (".url", ".pushurl")  # the latter counts
+            for end in (".url", ".pushurl")  # the latter takes precedence
             for key, value in values.items()
             if key.startswith("remote.") and key.endswith(end)
         },

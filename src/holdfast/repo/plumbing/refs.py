@@ -22,10 +22,10 @@ from holdfast.repo.repository import Standing
 
 OURS = ("refs/heads/holdfast/", "refs/holdfast/")
 NAMED_CHANGES = 20
-"""So many changes that nobody committed are named."""
+"""Maximum number of uncommitted changes that are named."""
 
 LOCK_IS_LEFT_S = 600.0
-"""A lock of one of our refs that is older was left by a git that is dead."""
+"""Age in seconds at which a lock of one of our refs counts as left by a dead git."""
 
 _HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _BAD_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[./]$")
@@ -38,7 +38,7 @@ def is_hex(name: str) -> bool:
 
 
 def object_of(git: Plumbing, name: str) -> str | None:
-    """The object that a name of the user's repository leads to. No hook, monitor or fetch comes of it."""
+    """Return the object that a name of the user's repository leads to, without running a hook, monitor or fetch."""
     if is_hex(name):
         return name
     if not name or name.startswith("-") or "\0" in name:
@@ -67,7 +67,7 @@ def read_ref(git: Plumbing, ref: str) -> tuple[str | None, bool]:
 
 
 def check_ref(ref: str, new: str, old: str | None) -> None:
-    """Raises `RepositoryUnfit` unless it is a ref of ours, to be moved between whole names of commits."""
+    """Raise `RepositoryUnfit` unless it is a ref of ours, to be moved between full names of commits."""
     if not ref.startswith(OURS) or _BAD_REF.search(ref) or not ref.isprintable():
         raise RepositoryUnfit(
             f"{ref[:200]!r} is not a ref that Holdfast moves; nothing was changed: it moves only those below "
@@ -89,7 +89,7 @@ def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
             f"--delete {ref}`"
         )
     if now == new:
-        return True  # S23: a move that was done before a crash is done
+        return True  # S23: the move was completed before a crash
     if now != old:
         return False
     _check_free(git, ref)
@@ -108,7 +108,7 @@ def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
 
 
 def _remove_left_lock(git: Plumbing, ref: str) -> None:
-    """Remove the lock of a ref of ours that a git left which died with the machine. Git holds one for milliseconds."""
+    """Remove the lock of a ref of ours left by a git that died with the machine. Git holds one for milliseconds."""
     lock = git.place.common / f"{ref}.lock"
     if not lock.exists():
         return
@@ -151,7 +151,7 @@ def _check_free(git: Plumbing, ref: str) -> None:
 
 
 def checked_out(ref: str, where: str) -> RepositoryUnfit:
-    """The error for a branch that is checked out."""
+    """Return the error for a branch that is checked out."""
     return RepositoryUnfit(
         f"{ref} is checked out in {where}, and a branch that is checked out is never moved; nothing was changed: run "
         f"`git -C {where} switch --detach`"
@@ -188,12 +188,12 @@ def stand(git: Plumbing) -> Standing:
 
 
 def _dirty(git: Plumbing, place: Place, head: str) -> tuple[str, ...]:
-    """The first changes in the folder that nobody committed. Nothing of it is run, and nothing is written.
+    """Return the first uncommitted changes in the folder. Runs no program of it, and writes nothing to it.
 
-    Our own git directory compares, so that no filter is configured, whatever the attributes ask for.
+    Our own git directory compares, so that no filter is configured, whatever the attributes request.
     """
     with tempfile.TemporaryDirectory(dir=git.scratch()) as scratch:
-        index = Path(scratch) / "index"  # a copy: git writes down in it which files it found to be the same
+        index = Path(scratch) / "index"  # a copy: git records in it which files it found unchanged
         if (place.git_dir / "index").exists():
             shutil.copyfile(place.git_dir / "index", index)
         return _changed(git, place, head, {"GIT_WORK_TREE": str(place.top), "GIT_INDEX_FILE": str(index)})
@@ -246,7 +246,7 @@ class Forge(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A proxy's address, the file of the certificates that it shows, and what it replaces in the header."""
+    """A proxy's address, the file of the certificates that it shows, and the header value that it replaces."""
 
     proxy: str
     certificates: Path
@@ -254,7 +254,7 @@ class Way(NamedTuple):
 
 
 def forge_of(url: str) -> Forge | None:
-    """The server behind a remote's address, also one for ssh; None when it is none that speaks HTTPS on port 443."""
+    """Return the server behind a remote's address, also an ssh one; None unless it speaks HTTPS on port 443."""
     scp = _SCP.fullmatch(url) if "://" not in url else None
     host, path, port = "", "", None
     try:
@@ -273,7 +273,7 @@ def forge_of(url: str) -> Forge | None:
 
 
 def push_branch(git: Plumbing, forge: Forge, commit: str, ref: str, way: Way) -> None:
-    """Push one commit to one branch of ours; never forced. Raises `RepositoryUnfit` with what the server said."""
+    """Push one commit to one branch of ours; never forced. Raises `RepositoryUnfit` with the server's message."""
     if not is_hex(commit) or not ref.startswith(OURS[0]):
         raise RepositoryUnfit(f"{ref} is not a branch that Holdfast pushes; nothing was sent: push it yourself")
     settings = {
@@ -284,7 +284,7 @@ def push_branch(git: Plumbing, forge: Forge, commit: str, ref: str, way: Way) ->
         "http.extraHeader": f"Authorization: {way.authorization}",
         "credential.helper": "",
     }
-    extra = {"GIT_ALLOW_PROTOCOL": "https", "GIT_CONFIG_COUNT": str(len(settings))}  # not words, which all users see
+    extra = {"GIT_ALLOW_PROTOCOL": "https", "GIT_CONFIG_COUNT": str(len(settings))}  # not as arguments, which all see
     for index, (key, value) in enumerate(settings.items()):
         extra[f"GIT_CONFIG_KEY_{index}"], extra[f"GIT_CONFIG_VALUE_{index}"] = key, value
     try:
