@@ -1,15 +1,15 @@
 """Snapshots as a stream: a tar compressed with zstd, for hands without access to the snapshot store.
 
-`ShadowShelf.export` writes one of a snapshot, `ShadowShelf.admit` makes a snapshot of one. Providers of remote hands
-use the two to send a workspace to where its hands are, and to take back what they did. Nothing is unpacked on the way:
-each entry of a stream that comes in becomes an object of the store, and a folder is made of it by a restore only.
+`ShadowShelf.export` writes a snapshot as a stream, `ShadowShelf.admit` makes a snapshot from one. Providers of remote
+hands use the two to send a workspace to the hands, and to bring back their changes. Nothing is unpacked on the way:
+each entry of an incoming stream becomes an object of the store, and only a restore makes a folder of it.
 
-What a stranger's stream may hold is what a snapshot holds: files, folders and links, as links. Refused are names that
-are absolute or have `..`, entries below something that is no folder, hard links to what did not come before, sparse
-files, devices and pipes, more files or bytes than a workspace may have. Modes keep their nine permission bits, owners
-and times count for nothing, and what is named `.git` is left out.
+An untrusted stream may hold what a snapshot holds: files, folders and links, as links. Refused are names that are
+absolute or have `..`, entries below an entry that is not a folder, hard links to a file that did not come before,
+sparse files, devices and pipes, more files or bytes than a workspace may have. Modes keep their nine permission bits,
+owners and times are ignored, and entries named `.git` are left out.
 
-zstd comes with Python 3.14, and before with the extra `remote`.
+Python 3.14 includes zstd; earlier versions need the extra `remote`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.repo.objects import CHUNK, Pack, Row, encode_row, kept_mode, sort_
 
 LEVEL = 3
 WINDOW_LOG = 27
-"""The memory that a stream may ask for to be read: 128 MiB."""
+"""Memory that reading a stream may need, as a power of two: 128 MiB."""
 
 _NAME_BYTES = 4096
 _LINK_BYTES = 4096
@@ -39,7 +39,7 @@ _SPEECH_BYTES = 1 << 20
 
 
 def zstd() -> Any:
-    """The module that compresses. Raises `CannotRunSafely` where there is none."""
+    """Return the compression module. Raises `CannotRunSafely` if there is none."""
     with contextlib.suppress(ImportError):
         return importlib.import_module("compression.zstd")
     with contextlib.suppress(ImportError):
@@ -51,7 +51,7 @@ def zstd() -> Any:
 
 
 class Folder:
-    """A folder of a stream while it comes in: its mode, and what is in it by name."""
+    """A folder of an incoming stream: its mode, and its entries by name."""
 
     def __init__(self, mode: int = stat.S_IFDIR | 0o755) -> None:
         self.mode = mode
@@ -59,7 +59,7 @@ class Folder:
 
 
 class Arrival:
-    """One stream becoming a snapshot. `run` reads it to its end."""
+    """An incoming stream that becomes a snapshot. `run` reads it to its end."""
 
     def __init__(self, pack: Pack, library: Library, *, max_files: int, max_bytes: int, stop: threading.Event) -> None:
         self._pack, self._library = pack, library
@@ -71,7 +71,7 @@ class Arrival:
         self.files = self.bytes = 0
 
     def run(self, source: BinaryIO) -> bytes:
-        """Returns the name of the tree. Raises `SnapshotFailed` for what cannot be one."""
+        """Read the stream; returns the name of the tree. Raises `SnapshotFailed` for an invalid stream."""
         module = zstd()
         options = {module.DecompressionParameter.window_log_max: WINDOW_LOG}
         try:
@@ -133,7 +133,7 @@ class Arrival:
         return Row(kept_mode(stat.S_IFREG | member.mode), name, self._content(data, member.size))
 
     def _earlier(self, member: tarfile.TarInfo) -> Row:
-        """The target of a hard link: an earlier file of the same stream."""
+        """Return the target of a hard link: an earlier file of the same stream."""
         parts = _parts(member.linkname)
         found: Folder | Row | None = self._root
         for part in parts:
@@ -166,7 +166,7 @@ class Arrival:
         return self._adding.settle(blob, start)
 
     def _tree(self, top: Folder) -> bytes:
-        """The trees of all folders, the innermost first; none is nested too deep, for no name is that long."""
+        """Add the trees of all folders, innermost first; the maximum length of a name bounds the depth."""
         rows = []
         for name, inner in top.inner.items():
             row = inner if isinstance(inner, Row) else Row(inner.mode, name, self._tree(inner))
@@ -184,11 +184,11 @@ _SPEECH = (
 
 
 class _Member(tarfile.TarInfo):
-    """An entry. What it says about itself is read into memory, and so it must not be much."""
+    """An entry whose headers have a bounded size, because they are read into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
-        """The entry of a header."""
+        """Return the entry of a header."""
         made = super().frombuf(buf, encoding, errors)
         if made.type in _SPEECH and made.size > _SPEECH_BYTES:
             raise _refused("an entry says too much about itself")
@@ -196,14 +196,14 @@ class _Member(tarfile.TarInfo):
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends with an error when more comes out of it than files of that many bytes can be."""
+    """A stream that raises an error when it yields more than files of that many bytes can."""
 
     def __init__(self, source: Any, max_bytes: int, max_files: int) -> None:
         self._source = source
         self._left = max_bytes + max_files * 8192 + CHUNK
 
     def read(self, size: int = -1) -> bytes:
-        """Some of it."""
+        """Read some bytes."""
         data: bytes = self._source.read(size if size >= 0 else CHUNK)
         self._left -= len(data)
         if self._left < 0:
@@ -235,7 +235,7 @@ def _refused(why: str) -> SnapshotFailed:
 def departure(
     target: BinaryIO, entries: Iterator[tuple[bytes, Row]], blobs: Iterator[Blob], stop: threading.Event
 ) -> Restored:
-    """Write a snapshot to a stream. `entries` are path and row, `blobs` those of all that is no folder, in order."""
+    """Write a snapshot to a stream. `entries` are path and row, `blobs` those of all entries but folders, in order."""
     module = zstd()
     files = size = 0
     with (
@@ -273,7 +273,7 @@ class _Readable:
         self._held = memoryview(b"")
 
     def read(self, size: int) -> bytes:
-        """Some of the next bytes: never more than are asked for, as many as come to that."""
+        """Read some of the next bytes: never more than requested, and only as many as are available at once."""
         parts, left = [], size
         while left:
             if not self._held:
@@ -285,5 +285,5 @@ class _Readable:
         return b"".join(parts)
 
     def finish(self) -> None:
-        """Check it against its name."""
+        """Check the content against its name."""
         next(self._chunks, None)

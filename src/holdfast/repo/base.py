@@ -1,12 +1,11 @@
-"""The door to snapshots of workspaces: its Protocol and data types (S22).
+"""The interface for workspace snapshots: its Protocol and data types (S22).
 
-A snapshot is named by what is in it: the same tree has the same name, in every session. What is kept:
-files and their permission bits, folders (empty ones too), symbolic links as links. What is not: anything
-named `.git`, owners, times, extended attributes, that two names are one file, and what is no file at
-all (a FIFO, a socket, a device, another file system mounted there). What could not be kept is named.
+A snapshot is named by its content: the same tree has the same name, in every session. It keeps files and their
+permission bits, folders (empty ones too), and symbolic links as links. It does not keep entries named `.git`, owners,
+times, extended attributes, hard links between files, and entries that are not files at all (a FIFO, a socket, a device,
+a mounted file system). Entries that could not be kept are named.
 
-A snapshot is the state of one moment only when nothing writes meanwhile. If something does, each file
-is as it was when it was read.
+A snapshot shows a single moment only if nothing writes meanwhile. Otherwise each file is as it was when it was read.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ class Owner(NamedTuple):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """One thing of the workspace that is not in the snapshot, and why."""
+    """One entry of the workspace that is not in the snapshot, with the reason."""
 
     path: str
     why: str
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A snapshot: its name, how many files and links and how many bytes are in it.
+    """A snapshot: its name, the number of its files and links, and their bytes.
 
-    `read` of the files were read for it; the others had not changed since the last one. `skipped`
-    names the first of `skipped_total` things that are not in it.
+    `read` of the files were read for it; the others had not changed since the last one. `skipped` names the first of
+    `skipped_total` entries that are not in it.
     """
 
     snapshot: str
@@ -54,9 +53,9 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One path that differs. A folder ends in `/` and is named only when it is empty or its mode changed.
+    """One path that differs. A folder ends in `/` and is named only if it is empty or its mode changed.
 
-    `ignored` says that the `.gitignore` files of the earlier snapshot leave it out.
+    `ignored` is True if the `.gitignore` files of the earlier snapshot exclude the path.
     """
 
     path: str
@@ -67,23 +66,23 @@ class Change(msgspec.Struct, frozen=True):
 class Shelf(Protocol):
     """Store of the snapshots of all sessions of a home.
 
-    Every verb raises `CannotRunSafely` when the machine has not what it takes, `StorageFull`, or
-    `SnapshotFailed`, and leaves what was kept before as it was.
+    Every verb raises `CannotRunSafely` if the machine lacks a requirement, `StorageFull`, or `SnapshotFailed`, and
+    leaves earlier snapshots unchanged.
     """
 
     async def keep(self, session_id: str, folder: Path, seq: int, *, user: Owner | None = None) -> Kept:
         """Keep the folder as it is after every event up to `seq`.
 
-        `user` is who tool calls run as: what they may not read is not kept, so that no snapshot can
-        hand it to them. Root should name it; without it the folder's owner is meant.
+        `user` is the user that tool calls run as: files that they may not read are not kept, so that no snapshot can
+        give them access. Root should pass it; without it the folder's owner is assumed.
         """
         ...
 
     async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
-        """Put a snapshot into an empty folder, made if it is not there.
+        """Restore a snapshot into an empty folder, created if absent.
 
-        With `user` all of it, and the folder, is theirs; only root can do that for another one. After
-        an error the folder may hold a part; remove it.
+        With `user` the folder and its contents belong to that user; only root can do that for another one. After an
+        error the folder may hold a part; remove it.
         """
         ...
 
@@ -92,13 +91,13 @@ class Shelf(Protocol):
         ...
 
     async def forget(self, session_id: str) -> None:
-        """Drop the snapshots of a session, except what others have too. Safe to repeat."""
+        """Drop the snapshots of a session, except those that other sessions share. Safe to repeat."""
         ...
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
-        """Give back the space of what was forgotten, and of dead processes. Returns the bytes freed.
+        """Free the space of forgotten snapshots and of dead processes. Returns the bytes freed.
 
-        It stops after `timeout_s`; nothing is lost then, and the next one goes on.
+        It stops after `timeout_s`; nothing is lost then, and the next run continues.
         """
         ...
 

@@ -24,7 +24,7 @@ def _name(tree: Mapping[str, bytes]) -> str:
 
 
 class FakeShelf:
-    """Keeps what is in `folders`, which others write to. It knows files only, and no owners."""
+    """Keeps the contents of `folders`, which other code writes to. It supports only files, and no owners."""
 
     def __init__(self, folders: MutableMapping[Path, Folder]) -> None:
         self.folders = folders

@@ -1,8 +1,8 @@
 """Git's objects and packs, as bytes: names, trees, and packs that are written without git.
 
-SHA-256 names: two files that an agent made to have one SHA-1 would be one file in a snapshot. Trees hold
-all nine permission bits, where git itself knows only whether a file is executable; git reads such
-trees as its own, and only we take files out of them.
+SHA-256 names: with SHA-1, an agent could make two files with the same name, which a snapshot would treat as one. Trees
+hold all nine permission bits, whereas git records only whether a file is executable; git reads such trees as its own,
+and only we take files out of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 ID_BYTES = 32
 LEVEL = 1
-"""Snapshots are written far more often than read, and packs are compressed again when they are folded."""
+"""Compression level. Snapshots are written far more often than read, and folding compresses packs again."""
 
 CHUNK = 1 << 20
 
@@ -43,34 +43,34 @@ class Row(NamedTuple):
 
 
 def kept_mode(mode: int) -> int:
-    """The part of a mode that a snapshot keeps: no set-user-id, set-group-id, or sticky bit, no bits of a link."""
+    """Return the part of a mode that snapshots keep: no set-user-id, set-group-id, or sticky bit, no link bits."""
     return stat.S_IFLNK if stat.S_ISLNK(mode) else stat.S_IFMT(mode) | mode & 0o777
 
 
 def object_hash(kind: str, size: int) -> hashlib._Hash:
-    """The digest of an object, to be fed its bytes."""
+    """Return the hash of an object, to be updated with its bytes."""
     return hashlib.sha256(f"{kind} {size}\0".encode())
 
 
 def object_id(kind: str, data: bytes) -> bytes:
-    """The name of an object."""
+    """Return the name of an object."""
     digest = object_hash(kind, len(data))
     digest.update(data)
     return digest.digest()
 
 
 def encode_row(row: Row) -> bytes:
-    """One entry of a tree object."""
+    """Encode one entry of a tree object."""
     return b"%o %b\0%b" % (row.mode, row.name, row.id)
 
 
 def sort_key(row: Row) -> bytes:
-    """Git orders a folder as if its name ended in a slash."""
+    """Return the sort key: git orders a folder as if its name ended in a slash."""
     return row.name + b"/" if row.is_folder else row.name
 
 
 def decode_tree(data: bytes) -> list[Row]:
-    """The entries of a tree object. Raises `ValueError` for anything that cannot be one of ours.
+    """Return the entries of a tree object. Raises `ValueError` for one that we cannot have written.
 
     A name that would lead out of its folder, or into a `.git`, is refused here.
     """
@@ -104,7 +104,7 @@ class Changing(Exception):
 
 
 class Pack:
-    """A pack that is being written, in a file that has no name: a killed process leaves nothing."""
+    """A pack that is being written, in a file without a name: a killed process leaves nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -113,20 +113,20 @@ class Pack:
         self.count = 0
 
     def add(self, kind: str, data: bytes) -> None:
-        """Add an object whose bytes are at hand."""
+        """Add an object from memory."""
         self._file.write(entry_header(kind, len(data)))
         self._file.write(zlib.compress(data, LEVEL))
         self.count += 1
 
     def add_file(self, fd: int, size: int) -> tuple[bytes, int]:
-        """Add the next `size` bytes of a file, without holding them. Returns its name and where it begins here.
+        """Add the next `size` bytes of a file, without holding them. Returns its name and its position in the pack.
 
-        Raises `Changing`, with nothing added, when there are fewer.
+        Raises `Changing`, with nothing added, if there are fewer.
         """
         return self.add_stream(lambda most: os.read(fd, most), size)
 
     def add_stream(self, read: Callable[[int], bytes], size: int) -> tuple[bytes, int]:
-        """The same, of what `read` gives: at most so many bytes each time, none at the end."""
+        """Do the same with the output of `read`: at most that many bytes each time, none at the end."""
         start = self._file.tell()
         digest, squeeze = object_hash("blob", size), zlib.compressobj(LEVEL)
         self._file.write(entry_header("blob", size))
@@ -144,7 +144,7 @@ class Pack:
         return digest.digest(), start
 
     def take_back(self, start: int) -> None:
-        """Drop the last object, which begins there."""
+        """Drop the last object, which begins at that position."""
         self._cut(start)
         self.count -= 1
 
@@ -153,7 +153,7 @@ class Pack:
         self._file.truncate()
 
     def finish(self) -> int:
-        """Complete the pack; returns its file, at the beginning. It ends with `close`."""
+        """Complete the pack; returns its file, at the beginning. It is closed by `close`."""
         self._file.seek(len(_PACK_HEADER))
         self._file.write(self.count.to_bytes(4))
         self._file.seek(0)
@@ -166,10 +166,10 @@ class Pack:
         return self._file.fileno()
 
     def close(self) -> None:
-        """Give the file back. Safe to repeat."""
+        """Close the file. Safe to repeat."""
         self._file.close()
 
 
 def tree_bytes(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A tree object of `(sort key, encoded row)` pairs."""
+    """Return a tree object of `(sort key, encoded row)` pairs."""
     return b"".join([row for _, row in sorted(rows)])

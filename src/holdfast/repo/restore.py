@@ -1,7 +1,7 @@
-"""Writing a snapshot into an empty folder, and comparing two.
+"""Restore a snapshot into an empty folder, and compare two snapshots.
 
-As in reading, every step goes from an open folder to a name in it. Files are made new and never
-opened through a link; a name that would lead elsewhere was refused when its tree was read.
+As in reading, every step goes from an open folder to a name in it. Files are created and never opened through a link; a
+name that would lead elsewhere is refused when its tree is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINK_BYTES = 4096
 
 
 class _Level:
-    """A folder that is being filled: its own mode is set when nothing more comes into it."""
+    """A folder that is being filled: its own mode is set after its last entry."""
 
     def __init__(self, fd: int, row: Row) -> None:
         self.fd = fd
@@ -34,7 +34,7 @@ class _Level:
 
 
 class Contents:
-    """All folders of a snapshot, and what is in them in the order in which it is written out."""
+    """All folders of a snapshot, with their entries in the order in which they are written."""
 
     def __init__(self, library: Library, *, max_files: int, stop: threading.Event) -> None:
         self._library = library
@@ -43,7 +43,7 @@ class Contents:
         self.trees: dict[bytes, list[Row]] = {}
 
     def read(self, tree: bytes) -> None:
-        """Read all folders, as many at a time as there are next to each other."""
+        """Read all folders, as many at a time as are adjacent."""
         wanted, entries = [tree], 0
         while wanted:
             if self._stop.is_set():
@@ -57,7 +57,7 @@ class Contents:
             wanted = [each for each in below if each not in self.trees]
 
     def entries(self, tree: bytes) -> Iterator[tuple[bytes, Row]]:
-        """Path and row: what is no folder first, then each folder before what is in it."""
+        """Yield path and row: files and links first, then each folder before its entries."""
         entries = 0
         left = [(b"", Row(stat.S_IFDIR | 0o700, b"", tree))]
         while left:
@@ -66,13 +66,13 @@ class Contents:
                 yield path[:-1], folder
             rows = self.trees[folder.id]
             entries += len(rows)
-            if entries > self._max_files:  # a tree may be in many places
+            if entries > self._max_files:  # one tree may occur in many places
                 raise self._too_many()
             left += [(path + row.name + b"/", row) for row in rows if row.is_folder]
             yield from ((path + row.name, row) for row in rows if not row.is_folder)
 
     def leaves(self, tree: bytes) -> Iterator[bytes]:
-        """The names of the objects of all that is no folder, in that order."""
+        """Return the object names of all entries but folders, in that order."""
         return (row.id for _, row in self.entries(tree) if not row.is_folder)
 
     def _too_many(self) -> SnapshotFailed:
@@ -83,7 +83,7 @@ class Contents:
 
 
 class Restore:
-    """One writing of a tree."""
+    """One restore of a tree."""
 
     def __init__(
         self, library: Library, *, user: Owner | None, max_files: int, max_bytes: int, stop: threading.Event
@@ -178,7 +178,7 @@ def _write_all(fd: int, chunk: bytes) -> None:
 
 
 def empty_folder(path: Path) -> int:
-    """Open the folder to restore into. Raises `SnapshotFailed` unless it is empty, or can be made."""
+    """Open the folder to restore into. Raises `SnapshotFailed` unless it is empty, or can be created."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -231,7 +231,7 @@ def compare(library: Library, before: bytes, after: bytes, stop: threading.Event
 def _one(
     path: bytes, old: Row | None, new: Row | None, say: Callable[[bytes, str], None]
 ) -> list[tuple[bytes, bytes | None, bytes | None]]:
-    """Say how one name differs; returns the folders below to look into."""
+    """Record the difference of one name; returns the folders below to compare."""
     if old == new:
         return []
     if old and new and old.is_folder and new.is_folder:

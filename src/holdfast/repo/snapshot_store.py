@@ -1,13 +1,13 @@
-"""The real shelf: one bare git repository for all sessions of a home, beside no work tree at all.
+"""The real snapshot store: one bare git repository for all sessions of a home, without a work tree.
 
     <folder>/git/            the repository; refs/holdfast/<session>/<seq> keeps each snapshot
-    <folder>/seen/<session>  what was unchanged at its last snapshot: a cache
+    <folder>/seen/<session>  the unchanged files at its last snapshot: a cache
     <folder>/tmp/            files before they have their names
-    <folder>/lock            who adds, who removes
+    <folder>/lock            shared by processes that add, exclusive for one that removes
 
-Killed at any point, what was kept is there: a pack is in the store whole or not at all, a reference is
-renamed into its place after its objects are synced, and the rest is a cache. What a dead process left
-is removed by `tidy`. Packs are folded together by themselves as they become many.
+Killed at any point, earlier snapshots are safe: a pack is in the store whole or not at all, a reference is renamed into
+its place after its objects are synced, and the rest is a cache. `tidy` removes the files of dead processes. Packs are
+folded together automatically as they become many.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ T = TypeVar("T")
 
 
 class ShadowShelf:
-    """Snapshots in `folder`, made when it is first used. Several processes may use one folder.
+    """Snapshots in `folder`, created at its first use. Several processes may use one folder.
 
-    A workspace of more than `max_files` or `max_bytes` is refused. `wait_s` is how long a verb waits
-    for others that remove something. `git` is where git is; else it is looked for.
+    A workspace of more than `max_files` or `max_bytes` is refused. `wait_s` is the time that a verb waits for processes
+    that remove something. `git` is the path of git; the default is to search for it.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class ShadowShelf:
         return await _in_thread(partial(self._export, _id(snapshot), target))
 
     async def admit(self, session_id: str, source: BinaryIO, seq: int) -> Kept:
-        """Keep what such a stream holds as the session's snapshot after every event up to `seq`.
+        """Keep the contents of such a stream as the session's snapshot after every event up to `seq`.
 
-        Raises `SnapshotFailed` when it holds what no workspace may; nothing is kept of it then.
+        Raises `SnapshotFailed`, with nothing kept, if it holds entries that no workspace may have.
         """
         _check_session(session_id)
         return await _in_thread(partial(self._admit, session_id, source, seq))
@@ -93,7 +93,7 @@ class ShadowShelf:
         return await _in_thread(partial(self._changes, _id(before), _id(after)))
 
     async def forget(self, session_id: str) -> None:
-        """See `Shelf.forget`. The space comes back with the next `tidy`."""
+        """See `Shelf.forget`. The next `tidy` frees the space."""
         _check_session(session_id)
         await _in_thread(partial(self._forget, session_id))
 
@@ -115,8 +115,8 @@ class ShadowShelf:
     def _wait_for_lock(self, lock: int, stop: threading.Event, *, shared: bool) -> None:
         """Take the lock: shared by processes that add, exclusive for one that removes.
 
-        The git processes that we start inherit it, so a git that outlives its killed parent still keeps others from
-        removing what it works on.
+        The git processes that we start inherit it: a git that outlives its killed parent still prevents removal of the
+        files that it uses.
         """
         tries = 0
         while not try_lock(lock, shared=shared):
@@ -164,12 +164,12 @@ class ShadowShelf:
             return Kept(tree.hex(), walk.files, walk.bytes, walk.read, tuple(walk.skipped), walk.skipped_total)
 
     def _now_ns(self, lock: int) -> int:
-        """The time as the kernel stamps it on files: never later than a stamp that comes after this."""
+        """Return the time as the kernel stamps it on files: never later than a stamp made after this."""
         os.utime(lock)
         return os.fstat(lock).st_mtime_ns
 
     def _seen(self, session_id: str, root: os.stat_result, user: Owner | None) -> Seen | None:
-        """The cache of the session's last snapshot, if it was of this folder and still exists."""
+        """Return the cache of the session's last snapshot, if it was of this folder and still exists."""
         seen = load(self._folder / "seen" / session_id)
         if seen is None or seen.root != (root.st_dev, root.st_ino) or seen.user != user:
             return None
@@ -192,7 +192,7 @@ class ShadowShelf:
         return name
 
     def _replace(self, path: Path, data: bytes, *, sync: bool = False) -> None:
-        """Put a file in its place whole; with `sync`, on the disk when this returns."""
+        """Replace a file atomically; with `sync`, it is on the disk when this returns."""
         new = self._folder / "tmp" / f"{path.parent.name}.{path.name}.{os.getpid()}.{threading.get_ident()}"
         with new.open("wb") as file:
             file.write(data)
@@ -205,7 +205,7 @@ class ShadowShelf:
 
     def _restore(self, tree: bytes, folder: Path, user: Owner | None, stop: threading.Event) -> Restored:
         with self._held(stop) as lock, self._git.library(lock) as library:
-            next(library.trees([tree]))  # before anything is made, whether it is there
+            next(library.trees([tree]))  # before creating anything, check that it exists
             root = empty_folder(folder)
             try:
                 with _errors(folder):
@@ -250,7 +250,7 @@ class ShadowShelf:
         return list((self._git.folder / "objects" / "pack").glob("*.pack"))
 
     def _fold(self, lock: int) -> None:
-        """Make few packs of many, each at least twice the next; what nobody refers to is kept too."""
+        """Fold many packs into few, each at least twice the next; unreferenced objects are kept too."""
         if len(self._packs()) < MANY_PACKS:
             return
         with locked(self._folder / "folding") as folding:
@@ -277,7 +277,7 @@ class ShadowShelf:
 
 
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:
-    """Work in a thread that is told to stop when nobody waits for it any more."""
+    """Run `work` in a thread, which is told to stop if the caller is cancelled."""
     stop = threading.Event()
     try:
         return await anyio.to_thread.run_sync(work, stop, abandon_on_cancel=True)
@@ -288,7 +288,7 @@ async def _in_thread(work: Callable[[threading.Event], T]) -> T:
 
 @contextmanager
 def _errors(folder: Path) -> Iterator[None]:
-    """Turn what the system says into what a person can act on."""
+    """Turn system errors into errors that a user can act on."""
     try:
         yield
     except OSError as error:

@@ -140,7 +140,7 @@ class Walk:
             self.skipped.append(Skipped(self._path(name), why))
 
     def _path(self, name: str = "") -> str:
-        """Path in the workspace of a name in the current folder."""
+        """Return the workspace path of a name in the current folder."""
         names = [level.row.name for level in self._levels[1:]]
         return shown(b"/".join([*names, os.fsencode(name)])[:4096])
 
@@ -326,7 +326,7 @@ class Walk:
 
 
 def open_folder(path: Path) -> int:
-    """The workspace itself. Its own path may lead through links: a person named it."""
+    """Open the workspace itself. Its own path may lead through links: the user named it."""
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -353,7 +353,7 @@ class SeenFolder(msgspec.Struct, array_like=True):
 class Seen(msgspec.Struct, array_like=True):
     """A whole workspace. `ref` is the reference that keeps it, `root` device and inode of the folder.
 
-    Folders are noted by inode: one that was moved is known again.
+    Folders are identified by inode, so a moved one is recognized.
     """
 
     form: int
@@ -383,6 +383,6 @@ def load(path: Path) -> Seen | None:
 
 
 def encode(seen: Seen) -> bytes:
-    """The bytes to save, with their digest: a torn file is no file."""
+    """Return the bytes to save, with their digest: a torn file is invalid."""
     body = msgspec.msgpack.encode(seen)
     return hashlib.sha256(body).digest() + body
