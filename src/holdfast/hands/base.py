@@ -32,7 +32,7 @@ class HandsSpec(msgspec.Struct, frozen=True):
     `guarded` are files and folders of the workspace, relative to its root, that providers able to mount a single file
     read-only (the sandbox, containers) show read-only; other providers leave them writable.
 
-    `continues` are lost hands whose workspace, if it is with those hands, the new ones continue with.
+    `continues` are lost hands: the new ones continue with their workspace if those hands hold it.
     """
 
     session_id: str

@@ -257,7 +257,7 @@ def _folders(hands: Path) -> Iterator[Path]:
 
 
 def forsaken(hands: Path) -> list[tuple[str, Path]]:
-    """Sessions and folders of incarnations whose maker and supervisor are both dead: in a log, or left over."""
+    """Return session and folder of incarnations with dead maker and supervisor, recorded in a log or not."""
     out = []
     for folder in _folders(hands):
         maker = _maker_of(folder)
@@ -270,7 +270,7 @@ def forsaken(hands: Path) -> list[tuple[str, Path]]:
 
 
 def remnants(hands: Path, clock: Clock) -> list[Path]:
-    """Folders of incarnations whose removal was interrupted: nothing in them names a session or holds a journal."""
+    """Return folders whose removal was interrupted: nothing in them names a session or holds a journal."""
     return [
         folder
         for folder in _folders(hands)

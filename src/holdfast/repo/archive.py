@@ -4,7 +4,7 @@
 hands use the two to send a workspace to the hands, and to bring back their changes. Nothing is unpacked on the way:
 each entry of an incoming stream becomes an object of the store, and only a restore makes a folder of it.
 
-An untrusted stream may hold what a snapshot holds: files, folders and links, as links. Refused are names that are
+An untrusted stream may hold what a snapshot holds: files, folders and links, as links. `admit` refuses names that are
 absolute or have `..`, entries below an entry that is not a folder, hard links to a file that did not come before,
 sparse files, devices and pipes, more files or bytes than a workspace may have. Modes keep their nine permission bits,
 owners and times are ignored, and entries named `.git` are left out.

@@ -90,11 +90,11 @@ class Repository(Protocol):
 
         `parents` are full names.
 
-        Left out are paths that `.gitignore` of the first parent's tree ignores, unless that tree has them already; the
-        usual by-products (`BY_PRODUCTS`), unless `.gitignore` includes them; entries that are not files or links, or
-        are named `.git`; and other users' files that `user` could not read. A submodule stays as it was. Paths in
-        `kept` are as in its commit, whatever the folder has. Names that only other systems take for `.git`, such as
-        `.GIT` and `git~1`, are listed in `left_out` as well.
+        The commit leaves out paths that `.gitignore` of the first parent's tree ignores, unless that tree has them
+        already; the usual by-products (`BY_PRODUCTS`), unless `.gitignore` re-includes them; entries that are not files
+        or links, or are named `.git`; and other users' files that `user` could not read. A submodule stays as it was.
+        Paths in `kept` are as in its commit, whatever the folder has. Names that only other systems take for `.git`,
+        such as `.GIT` and `git~1`, are listed in `left_out` as well.
         """
         ...
 

@@ -103,7 +103,7 @@ class Reading:
             try:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
             except OSError:
-                continue  # gone, or unknowable
+                continue  # gone, or cannot be examined
             self._one(fd, name, path, found, ignored=ignored)
 
     def _one(self, fd: int, name: bytes, path: bytes, found: os.stat_result, *, ignored: bool) -> None:

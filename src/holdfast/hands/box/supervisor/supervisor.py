@@ -118,7 +118,7 @@ class Supervisor:
         processes.sweep(processes.reap, frozenset({self._watch.steward}), limit_s=20.0)
 
     def clean(self) -> None:
-        """Have the steward remove the files that only a living supervisor needs."""
+        """Remove, through the steward, the files that only a living supervisor needs."""
         for fd in self._held:
             os.close(fd)
         self._watch.close()
