@@ -175,7 +175,7 @@ FORGERIES = {
     "by another key": (by_another_key, "does not allow its key"),
     "for another purpose": (for_another_purpose, "is not good"),
     "a line changed": (a_line_changed, "is not good"),
-    "a line gone": (a_line_gone, "not all there"),
+    "a line gone": (a_line_gone, "are missing"),
     "no JSON": (no_json, "neither an anchor nor a signature"),
 }
 
