@@ -1,4 +1,4 @@
-"""Registry of the kinds of sessions. The modules of a kind are imported at the first session of it."""
+"""Registry of session kinds. The modules of a kind are imported on first use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _MODULES = {
 """Name of a kind → the modules with its `KIND` and its `ACTS`."""
 
 LOOP = "loop:command"
-"""Model of a loop, which is an agent whose model is code (`kinds.loop`, imported for this model only)."""
+"""Model name of a loop session, whose model is code (`kinds.loop`, imported for this model only)."""
 
 
 class Registry:
-    """Returns the parts of a kind by its name."""
+    """Registry of the parts of each kind, by name."""
 
     def __call__(self, name: str) -> Kind[State]:
-        """The pure part of a kind: state, fold, tools, decisions. Raises `LookupError` for an unknown kind."""
+        """Return the pure part of a kind: state, fold, tools, decisions. Raises `LookupError` for an unknown kind."""
         kind: Kind[State] = _loaded(name, 0).KIND
         return kind
 
     def acts(self, name: str) -> Callable[[Any], object]:
-        """The acts of a kind. Raises `LookupError` for an unknown kind."""
+        """Return the acts of a kind. Raises `LookupError` for an unknown kind."""
         acts: Callable[[Any], object] = _loaded(name, 1).ACTS
         return acts
 
@@ -44,4 +44,4 @@ def _loaded(name: str, part: int) -> ModuleType:
 
 
 KINDS = Registry()
-"""The registry of this program. Only composition roots read it here; they pass it down."""
+"""Registry of this program. Only composition roots read it here; they pass it down."""

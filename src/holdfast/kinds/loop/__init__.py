@@ -1,1 +1,1 @@
-"""Ralph loops: any command, run again for one item of a list at a time, with checks that the harness runs itself."""
+"""Ralph loops: run any command repeatedly, one item of a list at a time, and let the harness run the checks."""

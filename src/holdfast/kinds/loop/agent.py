@@ -1,4 +1,4 @@
-"""Agent of a loop: its request, its model, which is code, and its tools, which run on the host."""
+"""Agent of a loop: its request, its model (which is code), and its tools, which run on the host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KEY = "x-holdfast-loop"
 
 
 def loop_agent(spec: LoopSpec) -> Agent:
-    """The agent of a session with that loop. Its tools may be repeated: the second time they find their work done."""
+    """Return the agent of a session with this loop. Its tools may be repeated: a second run finds the work done."""
     request = {_KEY: msgspec.json.decode(msgspec.json.encode(spec))}
     described = {
         LOOK: "Inspect the workspace after the command of the loop. Changes nothing.",
@@ -48,16 +48,16 @@ def loop_agent(spec: LoopSpec) -> Agent:
 
 
 def spec_of(agent: Agent) -> LoopSpec | None:
-    """The loop of a session with that agent; None when it has none."""
+    """Return the agent's loop, or None if it has none."""
     step = next((tool for tool in agent.custom if tool.name == STEP), None)
     return msgspec.convert(step.input_schema.get(_KEY), LoopSpec) if step is not None and agent.model == LOOP else None
 
 
 def plan_of(request: ModelRequest) -> Plan | None:
-    """The plan in the latest result; None when there is none.
+    """Return the plan in the latest result, or None.
 
-    Notes and messages may follow it. They do not keep its work from being done: the next plan has the messages. A plan
-    without work is made anew.
+    Notes and messages may follow the plan. They do not prevent its work: the next plan includes the messages. A plan
+    without work is made again.
     """
     last = request.messages[-1] if request.messages else None
     results = [part for part in last.parts if isinstance(part, ToolResultPart)] if last is not None else []
@@ -69,7 +69,7 @@ def plan_of(request: ModelRequest) -> Plan | None:
 
 
 def _trouble(request: ModelRequest) -> str:
-    """The error of the call that makes the plan, when it was the only work; empty when it did not fail."""
+    """Return the error of the planning call if it was the only call; empty if it did not fail."""
     if len(request.messages) < 2:
         return ""
     asked, answered = request.messages[-2:]
@@ -81,27 +81,27 @@ def _trouble(request: ModelRequest) -> str:
 
 
 class LoopModel:
-    """Model that answers with the calls of the plan. Its price is the cost that the loop's command reported."""
+    """Model that responds with the calls of the plan. Its price is the cost that the loop's command reported."""
 
     def __init__(self) -> None:
         self.name = LOOP
         self._cost_pico: int | None = 0
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """The least amount, which must be free before an iteration begins: its cost is not known before its end."""
+        """Smallest amount that must be free before an iteration begins, since its cost is unknown until it ends."""
         plan = plan_of(request)
         return 1 if plan is not None and plan.kind == "work" else 0
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """The cost of the iteration before, as its command reported it; None when it did not."""
+        """Cost of the previous iteration as its command reported it, or None."""
         return self._cost_pico
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """Yield the calls of the plan, or the call that makes one. Raises `ModelError` when the loop has failed."""
+        """Yield the calls of the plan, or the call that makes one. Raises `ModelError` if the loop has failed."""
         await checkpoint()
         plan = plan_of(request)
         if plan is None:
-            trouble = _trouble(request)  # trying again does not set it right, a person can
+            trouble = _trouble(request)  # a retry cannot fix this, but a user can
             question = "The loop cannot go on. Fix the problem, then approve."
             plan = Plan("ask", "", asking(question, trouble) if trouble else (NEXT,))
         self._cost_pico = plan.cost_pico
@@ -121,7 +121,7 @@ AGENTS = ("AGENTS.md", "CLAUDE.md")
 
 
 class Look(msgspec.Struct, frozen=True):
-    """State of the folder after a command: notes on what is put back, and the digest of the tree."""
+    """State of the folder after a command: notes on restored files, and the digest of the tree."""
 
     notes: list[str]
     tree: str
@@ -129,7 +129,7 @@ class Look(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class LoopTool:
-    """One tool of a loop, a `ToolRunner`: its declaration, the session's log, the request, the folder."""
+    """Tool of a loop (a `ToolRunner`): its declaration, the session's log, the request, the folder."""
 
     spec: CustomTool
     session_id: str
@@ -139,14 +139,14 @@ class LoopTool:
     snapshots: Snapshots
 
     async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
-        """Run it. An error of the machine becomes the call's result."""
+        """Run the tool. An error of the machine becomes the result of the call."""
         try:
             return CustomResult(True, await self._result())
         except (HoldfastError, OSError) as error:
             return CustomResult(False, str(error))
 
     async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
-        """Never called: each of these may be repeated."""
+        """Never called, since each of these tools may be repeated."""
         return None
 
     async def _result(self) -> str:
@@ -182,7 +182,7 @@ class LoopTool:
         return f"put back: {', '.join(wrong)}" if wrong else "nothing had to be put back"
 
     def recorded(self, story: Story, means: Means) -> Plan:
-        """Record the outcomes that the folder does not show yet, and make the next plan. Safe to repeat."""
+        """Record the outcomes that the folder does not show yet, and make the next plan. Idempotent."""
         carried = story.plan or Plan("rest", "", stage="analysis" if self.loop.report else "items")
         carried = replace(carried, cost_pico=0, usage=Usage(), words=story.words, through_seq=story.through_seq)
         over = False
@@ -211,7 +211,7 @@ class LoopTool:
         return replace(plan, files={name: each for name, each in kept.items() if story.files.get(name) != each})
 
     def _worked(self, story: Story, plan: Plan) -> tuple[Plan, bool]:
-        """Record the end of an iteration in progress.txt, the items' file, and the plan; True when all is done."""
+        """Record an iteration in progress.txt, the items file, and the plan. Return True if all items are done."""
         work, look, restore = (story.outcomes.get(purpose) for purpose in ("work", "look", "restore"))
         assert work is not None
         left = msgspec.json.decode(look.content, type=Look) if look and look.end == "ok" else self._look(story)
@@ -239,7 +239,7 @@ class LoopTool:
         return carried, verdict.over
 
     def _checked(self, story: Story, plan: Plan) -> Plan:
-        """Record the result of checking all items again: the end of the loop, or items that no longer pass."""
+        """Record the result of checking all items again: the loop ends, or some items no longer pass."""
         verdict = judge(self.loop, self._board(story), plan, story.outcomes)
         if verdict.lost:
             self._write(story, plan, verdict, [], None)
@@ -261,7 +261,7 @@ class LoopTool:
         passed = (plan.item,) if verdict.passed else ()
         with files.opened(self.folder) as folder:
             data = files.read(folder, self.loop.items) if passed or verdict.lost else None
-            with contextlib.suppress(ContractInvalid):  # a file that is no longer readable: the next plan asks
+            with contextlib.suppress(ContractInvalid):  # the file became unreadable: the next plan asks the user
                 if data is not None and (now := mark(data, self.loop.items, passed, verdict.lost)) != data:
                     files.write(folder, self.loop.items, now)
             text = files.read(folder, PROGRESS) or b""
@@ -270,12 +270,12 @@ class LoopTool:
 
 
 def _restarted(plan: Plan) -> Plan:
-    """The plan with its counts of failed attempts reset, after a person answered."""
+    """Return the plan with its failure counts reset, after the user answered."""
     return replace(plan, idle=0, tried=(), tries=min(plan.tries, 1))
 
 
 def _last(work: Outcome, verdict: Verdict, notes: list[str]) -> str:
-    """Summary of an iteration for the prompt of the next one."""
+    """Summarize an iteration for the next prompt."""
     lines = [f"The command: {work.words()}.", *(f"- {line}" for line in (*verdict.lines, *notes))]
     if verdict.failed:
         lines.append(cut(verdict.failed, LAST_MAX - 1_000))
@@ -285,7 +285,7 @@ def _last(work: Outcome, verdict: Verdict, notes: list[str]) -> str:
 
 
 def loop_tools(session_id: str, created: SessionCreated, log: Log, snapshots: Snapshots) -> Mapping[str, ToolRunner]:
-    """The tools of a loop's session."""
+    """Return the tools of a loop session."""
     spec = spec_of(created.agent)
     if spec is None:
         return {}

@@ -1,6 +1,6 @@
-"""Files of a loop's workspace: the items, progress.txt, analysis.json, and what a command must not change in them.
+"""Files of a loop's workspace: items, progress.txt, analysis.json, and the files that a command must not change.
 
-The harness reads and writes them as data: it follows no link and runs nothing (S25).
+The harness reads and writes them as data: it follows no links and executes nothing (S25).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from holdfast.kinds.mission.contract.formats.positions import decode, parse
 PROGRESS = "progress.txt"
 ANALYSIS = "analysis.json"
 ITEM_FILES = ("prd.json", "feature_list.json")
-"""Names of a file with items, in the order in which they are tried."""
+"""Names of the items file, in the order in which they are tried."""
 
 BYTES_MAX = 1 << 20
-"""Largest file that is read as one of the loop's."""
+"""Largest loop file that is read, in bytes."""
 
 TASKS_MAX = 50
 """Most tasks in the plan of a chain."""
@@ -36,7 +36,7 @@ TASKS_MAX = 50
 CACHES = frozenset(
     {".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "node_modules", ".venv", "venv", ".tox"}
 )
-"""Folders that each run of a test changes; a change in them is no progress."""
+"""Folders that every test run changes; changes in them are not progress."""
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,7 +48,7 @@ _ENTRIES_MAX = 50_000
 
 
 class Board(msgspec.Struct, frozen=True):
-    """Items of a file, the ids of those marked as passing, and each item's text in the file."""
+    """Items of a file, the ids of those marked as passing, and the source text of each item."""
 
     file: str
     items: tuple[Item, ...]
@@ -56,18 +56,18 @@ class Board(msgspec.Struct, frozen=True):
     entries: dict[str, str]
 
     def unfinished(self) -> list[Item]:
-        """Items left to do: dependencies first, then the lowest priority number, then the file's order."""
+        """Unfinished items, ordered by dependencies, then by priority number (lowest first), then by file order."""
         waiting = sorted((item for item in self.items if item.id not in self.passing), key=lambda item: item.priority)
         return [item for item in waiting if self.passing.issuperset(item.depends)] or waiting
 
 
 def checks_of(item: Item) -> tuple[Check, ...]:
-    """Commands that show that an item is done."""
+    """Commands that verify an item."""
     return tuple(each.check for each in item.criteria if each.check is not None)
 
 
 def read_board(data: bytes, name: str) -> Board:
-    """Read the items of a file. Raises `ContractInvalid` when it is malformed, empty, or no list of items."""
+    """Read the items of a file. Raises `ContractInvalid` if it is malformed, empty, or not a list of items."""
     contract = read_contract(data, name)
     source = decode(data, name)
     entries = [source.text[entry.start : entry.end] for _, entry in entries_in(parse(source))]
@@ -81,7 +81,7 @@ def read_board(data: bytes, name: str) -> Board:
 
 
 def mark(data: bytes, name: str, passed: Collection[str], lost: Collection[str] = ()) -> bytes:
-    """Set `passes` of the passed items to true and of the lost ones to false, and change no other byte."""
+    """Set `passes` to true for `passed` items and to false for lost ones, and change no other byte."""
     contract = read_contract(data, name)
     passing = marked(data, contract).union(passed).difference(lost)
     met = {criterion.id for item in contract.items if item.id in passing for criterion in item.criteria}
@@ -89,7 +89,7 @@ def mark(data: bytes, name: str, passed: Collection[str], lost: Collection[str] 
 
 
 def edits(before: bytes, after: bytes | None, name: str) -> str:
-    """Describe how a command changed the file of the items."""
+    """Describe the changes that a command made to the items file."""
     if after is None:
         return f"{name} was removed or replaced by something that is not a file"
     board = read_board(before, name)
@@ -113,7 +113,7 @@ _BRANCH = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]|/(?=[A-Za-z0-9])){0,99}")
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """Content of analysis.json: the one thing chosen from a report."""
+    """Content of analysis.json: the one change chosen from a report."""
 
     priority_item: _Text
     description: _Text
@@ -139,7 +139,7 @@ def read_analysis(data: bytes | None) -> Analysis:
 
 
 def check_tasks(data: bytes | None, name: str, *, until: str) -> None:
-    """Check the plan of a chain, a prd.json with tasks that are all to do. Raises `ContractInvalid`."""
+    """Check the plan of a chain: a prd.json in which no task is done yet. Raises `ContractInvalid`."""
     if data is None:
         raise ContractInvalid(f"{name} was not written")
     board = read_board(data, name)
@@ -161,7 +161,7 @@ def check_tasks(data: bytes | None, name: str, *, until: str) -> None:
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file before an iteration, as a plan stores it: text, bytes that are not UTF-8, or `there` false for no file."""
+    """File before an iteration, as a plan stores it: text, binary content, or `there` false if it did not exist."""
 
     text: str = ""
     raw: bytes = b""
@@ -169,7 +169,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, data: bytes | None) -> Kept:
-        """Store that content."""
+        """Return the record of this content."""
         if data is None:
             return cls(there=False)
         try:
@@ -179,16 +179,16 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def data(self) -> bytes | None:
-        """The content, None for no file."""
+        """Content of the file, or None if it did not exist."""
         return (self.raw or self.text.encode()) if self.there else None
 
 
 def guard(
     items: str, before: Mapping[str, Kept], now: Mapping[str, bytes | None]
 ) -> tuple[list[str], dict[str, bytes]]:
-    """Notes on what a command changed in protected files, and the files that undo it.
+    """Return notes on a command's changes to protected files, and the files that undo them.
 
-    `items` names the file of the items, empty in the stages of a chain that write it. In progress.txt the command may
+    `items` names the items file, or is empty in the stages of a chain that write it. In progress.txt, a command may
     only add lines.
     """
     notes: list[str] = []
@@ -209,7 +209,7 @@ def guard(
 
 
 def holds(before: bytes, now: bytes) -> bool:
-    """Tell whether all lines of `before` are still there, in order. New lines may stand between them."""
+    """Return True if all lines of `before` are still there in order. New lines may come between them."""
     lines = iter(now.splitlines())
     return all(any(line == other for other in lines) for line in before.splitlines())
 
@@ -219,7 +219,7 @@ def holds(before: bytes, now: bytes) -> bool:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[int]:
-    """Open the folder itself, so that a change of its path leads nowhere else. Raises `CannotRunSafely`."""
+    """Open the folder itself, so that a later change of its path has no effect. Raises `CannotRunSafely`."""
     try:
         fd = os.open(folder, _FOLDER)
     except OSError as error:
@@ -234,7 +234,7 @@ def opened(folder: Path) -> Iterator[int]:
 
 
 def read(folder: int, name: str) -> bytes | None:
-    """Read a regular file of the folder; None when there is none, or it is something else or too large."""
+    """Read a regular file of the folder. Return None if it is missing, too large, or not a regular file."""
     try:
         fd = os.open(name, _FILE, dir_fd=folder)
     except OSError:
@@ -248,7 +248,7 @@ def read(folder: int, name: str) -> bytes | None:
 
 
 def write(folder: int, name: str, data: bytes) -> None:
-    """Replace whatever has that name by a file, which belongs to the folder's owner. Raises `CannotRunSafely`."""
+    """Replace any entry of that name with a file owned by the folder's owner. Raises `CannotRunSafely`."""
     aside = f".{name}.holdfast"
     above = os.fstat(folder)
     mode = 0o644
@@ -279,7 +279,7 @@ def write(folder: int, name: str, data: bytes) -> None:
 
 
 def _move_folder(folder: int, name: str) -> None:
-    """Rename a folder that is in the place of a file, so that its content is kept."""
+    """Rename a folder that has the name of a file, to keep its content."""
     names = os.listdir(folder)
     if name not in names or not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         return
@@ -288,9 +288,9 @@ def _move_folder(folder: int, name: str) -> None:
 
 
 def tree_digest(folder: int, items: str) -> str:
-    """SHA-256 in hex of the folder's names, modes, and contents, without progress.txt and the items' file.
+    """SHA-256 (hex) of the folder's names, modes, and contents, without progress.txt and the items file.
 
-    A very large file counts by size and time, and beyond many thousand entries only names count.
+    Very large files count by size and time; beyond many thousand entries, only names count.
     """
     digest = hashlib.sha256()
     entries = 0

@@ -1,4 +1,4 @@
-"""Outcome of a plan: the results of its calls in the log, the verdict on them, the entry in progress.txt. Pure."""
+"""Outcome of a plan: the results of its calls in the log, the verdict on them, and the entry in progress.txt. Pure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from holdfast.kinds.mission.contract.contents import command_line, metric_holds,
 from holdfast.session.money import usd
 
 _NOTES = re.compile(r"(?:\n\[\d+ (?:processes left behind|bytes of output)[^\n]*\])+\Z")
-"""Notes of the harness below the output of a command. A number in them is no metric."""
+"""Notes of the harness below the output of a command. Numbers in them are not metrics."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """End of one call of a plan."""
+    """Outcome of one call of a plan."""
 
     content: str
     end: Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"] = msgspec.field(
@@ -45,7 +45,7 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.end in ("ok", "error")
 
     def words(self) -> str:
-        """Short description of the end."""
+        """Short description of the outcome."""
         if self.end == "unknown":
             return "its outcome is unknown: its sandbox was lost; it may have run completely, in part, or not at all"
         if not self.ran:
@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct, frozen=True):
-    """A loop's log: the latest plan, the files before it, the outcomes of its calls, and messages of users since."""
+    """Log of a loop: the latest plan, the previous files, the outcomes of its calls, and later user messages."""
 
     plan: Plan | None
     files: dict[str, Kept]
@@ -69,7 +69,7 @@ class Story(msgspec.Struct, frozen=True):
 
 
 def read_story(events: list[Event]) -> Story:
-    """Read the log. A plan counts once its result is there."""
+    """Read the log. A plan counts once its result is recorded."""
     plan: Plan | None = None
     files: dict[str, Kept] = {}
     calls: dict[str, str] = {}  # since the plan: call id → tool
@@ -103,9 +103,9 @@ def read_story(events: list[Event]) -> Story:
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Result of the checks of a plan. `passed` is for its item, `over` for the whole loop by `--until`.
+    """Verdict of a plan's checks. `passed` is for its item, `over` for the whole loop (`--until`).
 
-    `lines` go into progress.txt, `signature` is equal for equal results, `failed` is the output of failed checks.
+    `lines` go into progress.txt, `signature` is equal for equal results, and `failed` is the output of failed checks.
     `lost` are items that passed before and no longer do; `whole` means that the checks of all items passed.
     """
 
@@ -120,7 +120,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(spec: LoopSpec, board: Board | None, plan: Plan, outcomes: dict[str, Outcome]) -> Verdict:
-    """The verdict of the harness's own checks. It ignores the claims of the command."""
+    """Judge a plan by the harness's own checks, ignoring the claims of the command."""
     items = {item.id: item for item in board.items} if board is not None else {}
     item = items.get(plan.item)
     failing: set[str] = set()
@@ -169,7 +169,7 @@ def _holds(check: Check, found: Outcome) -> bool:
 def entry(
     session_id: str, plan: Plan, outcomes: dict[str, Outcome], verdict: Verdict, notes: list[str], cost_pico: int | None
 ) -> str:
-    """Entry of progress.txt on an iteration. It is the same for the same log, so that it is added once."""
+    """Write the progress.txt entry of an iteration. It is the same for the same log, so it is added only once."""
     lines = [*verdict.lines]
     head = f"## All items checked again after iteration {plan.iteration} of {session_id}"
     if plan.kind == "work":

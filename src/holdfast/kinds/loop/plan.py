@@ -1,4 +1,4 @@
-"""Plan of a loop: its next step, from the files of the workspace and the results of its checks. Pure."""
+"""Plan of a loop: its next step, derived from the workspace files and the results of its checks. Pure."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from holdfast.kinds.mission.contract.contents import command_line, in_words
 from holdfast.session.money import usd
 
 LOOK, RESTORE, STEP, ASK = "loop_look", "loop_restore", "loop_step", "ask_person"
-"""Tools of a loop beside bash: inspect what a command left, undo its forbidden changes, record and plan, ask."""
+"""Tools of a loop besides bash: inspect a command's result, undo forbidden changes, record and plan, ask the user."""
 
 PROMPT_MAX = 100_000
 PROGRESS_MAX = 768 * 1024
 
 IDLE_MAX = 3
-"""Iterations in a row without a change after which a person is asked."""
+"""Consecutive iterations without a change before the loop asks the user."""
 
 TRIES_MAX = 3
-"""Times that a stage of a chain is asked for its file before a person is."""
+"""Attempts of a chain stage to produce its file before the loop asks the user."""
 
 STEADY_TRIES = 2
-"""Times that the checks of all items are run when they change the folder; then a person is asked."""
+"""Runs of all checks that may change the folder before the loop asks the user."""
 
 CHEAP_MS = 10_000.0
-"""Longest time of an item's checks for which a passed item is checked after each iteration; twice that for all."""
+"""Longest checks of a passed item that run again after each iteration; those of all items may take twice that."""
 
 UNTIL_TIMEOUT_S = 900.0
 CHECK_TIMEOUT_MAX_S = 3_600.0
 
 
 class LoopSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Request for a loop. `items` names the file with the items, empty when there is only `until`.
+    """Loop request. `items` names the items file, or is empty with `until` alone.
 
-    `template` is the prompt of an iteration; with a `report` two stages come first, with prompts of their own.
+    `template` is the prompt of an iteration; with a `report`, two stages with prompts of their own come first.
     """
 
     command: tuple[str, ...]
@@ -80,13 +80,13 @@ NEXT = Step(STEP, {}, "step")
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """Next step of a loop, and the data that the following plan needs.
 
-    `files` are those that changed since the plan before. `idle` counts iterations without a change, `tried` are items
-    without a check that had their turn. `cost_pico` is the cost that the command before this plan reported, None when
-    it reported none. `words` are messages of users that no prompt has contained yet.
+    `files` are those that changed since the previous plan. `idle` counts iterations without a change; `tried` are items
+    without a check that had their turn. `cost_pico` is the cost that the previous command reported, or None. `words`
+    are user messages that no prompt has contained yet.
 
-    `again` are passed items that this plan checks again, `took_ms` is how long the checks of items took. `proven` is
-    the tree that the checks of all items passed on; `unsteady` counts attempts at that which changed the tree, and
-    `accepted` means that a person accepted this.
+    `again` are passed items that this plan checks again; `took_ms` is the duration of item checks. `proven` is the tree
+    on which the checks of all items passed; `unsteady` counts such attempts that changed the tree, and `accepted` means
+    that the user accepted this.
     """
 
     kind: Literal["work", "check", "ask", "rest", "done", "failed"]
@@ -115,7 +115,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Workspace before an iteration: the loop's own files, AGENTS.md, the digest of the tree."""
+    """Workspace before an iteration: the loop's own files, AGENTS.md, and the digest of the tree."""
 
     files: Mapping[str, bytes | None]
     agents: str
@@ -123,7 +123,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Means(msgspec.Struct, frozen=True):
-    """Limits of the session: whether turns are left for an iteration, the budget, and what was spent of it."""
+    """Limits of the session: turns left for an iteration, the budget, and the spend."""
 
     another: bool
     budget_pico: int | None
@@ -131,7 +131,7 @@ class Means(msgspec.Struct, frozen=True):
 
 
 class Probe(NamedTuple):
-    """A check that the harness runs after an iteration. `item` is the item that it tells about, empty for `until`."""
+    """Check that the harness runs after an iteration. `item` is the item that it verifies, empty for `until`."""
 
     purpose: str
     item: str
@@ -139,7 +139,7 @@ class Probe(NamedTuple):
 
 
 def probes(spec: LoopSpec, item: Item | None, again: Sequence[Item]) -> list[Probe]:
-    """Checks of an item, of passed items that are checked again, and of the loop."""
+    """Return the checks of an item, of passed items that are checked again, and of the loop."""
     found = [Probe(f"check:{n}", item.id, check) for n, check in enumerate(checks_of(item))] if item else []
     for each in again:
         found += [Probe(f"again:{each.id}:{n}", each.id, check) for n, check in enumerate(checks_of(each))]
@@ -147,12 +147,12 @@ def probes(spec: LoopSpec, item: Item | None, again: Sequence[Item]) -> list[Pro
 
 
 def asking(question: str, why: str) -> tuple[Step, ...]:
-    """Calls that ask a person."""
+    """Return the calls that ask the user."""
     return (Step(ASK, {"question": question, "why": cut(why, PART_MAX)}, "ask"), NEXT)
 
 
 def next_plan(spec: LoopSpec, carried: Plan, seen: Seen, means: Means, *, over: bool = False) -> Plan:
-    """The plan after `carried`, which has the latest results. `over` means that `--until` has just succeeded."""
+    """Return the plan after `carried`, which has the latest results. `over` means that `--until` has just succeeded."""
     carried = replace(carried, tree=seen.tree, files={})
     if over:
         return _done(carried, f"`{spec.until}` succeeded")
@@ -191,7 +191,7 @@ def _bash(command: str, timeout_s: float, purpose: str) -> Step:
 
 
 def _stopped(carried: Plan, means: Means, board: Board | None) -> Plan | None:
-    """A rest or a question when a limit is reached; None when the loop may go on."""
+    """Return a pause or a question if a limit is reached; None if the loop may continue."""
     stands = f"; {len(board.passing)} of {len(board.items)} items pass" if board is not None else ""
     spent = means.spent_pico + (carried.cost_pico or 0)
     if not means.another:
@@ -207,7 +207,7 @@ def _stopped(carried: Plan, means: Means, board: Board | None) -> Plan | None:
 
 
 def _all_pass(spec: LoopSpec, carried: Plan, means: Means, board: Board) -> Plan:
-    """The plan when all items are marked: done once their checks have all passed on one tree."""
+    """Return the plan when all items are marked: done once all checks have passed on one tree."""
     checked = [item for item in board.items if checks_of(item)]
     if carried.proven == carried.tree or carried.accepted or not checked:
         changes = "; their checks change the folder, which a person accepted" if carried.accepted else ""
@@ -263,7 +263,7 @@ def _line(item: Item, between: str) -> str:
 
 
 def choose(spec: LoopSpec, carried: Plan, board: Board | None) -> Item | None:
-    """The next unfinished item; an item without a check gets one turn."""
+    """Choose the next unfinished item. An item without a check gets one turn."""
     if board is None:
         return None
     first = board.unfinished()
@@ -272,7 +272,7 @@ def choose(spec: LoopSpec, carried: Plan, board: Board | None) -> Item | None:
 
 
 def _again(carried: Plan, board: Board | None, item: Item | None) -> list[Item]:
-    """Passed items to check again after an iteration: those with quick checks, or all when it may be the last."""
+    """Return passed items to check again after an iteration: those with quick checks, or all if it may be the last."""
     if board is None:
         return []
     passed = [each for each in board.items if each.id in board.passing and checks_of(each)]
@@ -297,7 +297,7 @@ def _iteration(
     parts: Mapping[str, str],
     checks: Sequence[Probe],
 ) -> Plan:
-    """The plan of an iteration: run the command, inspect and undo its changes, run the checks, plan again."""
+    """Plan an iteration: run the command, inspect and undo its changes, run the checks, plan again."""
     shared = {
         "agents": seen.agents.strip() or "(none)",
         "last": cut(carried.last, LAST_MAX).strip() or "(this is the first)",
@@ -316,7 +316,7 @@ def _iteration(
 
 
 def _stage(spec: LoopSpec, carried: Plan, seen: Seen, means: Means) -> Plan:
-    """The next plan of the first two stages of a chain. `tries` counts how often a stage was asked for its file."""
+    """Plan the first two stages of a chain. `tries` counts the attempts of a stage to produce its file."""
     first = carried.stage == "analysis"
     name = ANALYSIS if first else spec.items
     data = seen.files.get(name)

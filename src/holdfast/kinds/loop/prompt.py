@@ -16,13 +16,13 @@ from holdfast.facts.base import Usage
 from holdfast.session.money import PICO
 
 PART_MAX = 20_000
-"""Most bytes of AGENTS.md, progress.txt, or a report in a prompt: a command line takes 128 KB."""
+"""Size limit of AGENTS.md, progress.txt, or a report in a prompt, in bytes: a command line takes 128 KB."""
 
 ITEM_MAX = 12_000
 LAST_MAX = 4_000
 
 TOKEN = "<promise>COMPLETE</promise>"
-"""Stop token by which agents in a loop claim that all is done. It is a hint: quoting the prompt prints it too."""
+"""Stop token with which agents claim completion. It is only a hint, since quoting the prompt prints it too."""
 
 _HOLE = re.compile(r"\{\{([a-z]+)\}\}")
 _WORD = re.compile(r"(\{prompt_file\}|\{prompt\})")
@@ -31,12 +31,12 @@ _COST_MAX_USD = 1_000_000.0
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
-    """Replace each `{{name}}` of a template once. The inserted text is not searched for others."""
+    """Replace each `{{name}}` of a template once. Inserted text is not expanded again."""
     return _HOLE.sub(lambda match: parts.get(match[1], match[0]), template)
 
 
 def cut(text: str, most: int) -> str:
-    """Leave out the middle of a text that has more bytes than that."""
+    """Cut out the middle of a text that exceeds a number of bytes."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return text
@@ -46,9 +46,9 @@ def cut(text: str, most: int) -> str:
 
 
 def shell(command: Sequence[str], prompt: str) -> str:
-    """One shell command that runs those words with the prompt on standard input, and in place of `{prompt}`.
+    """Build a shell command that runs these words with the prompt on standard input and in place of `{prompt}`.
 
-    The prompt is in a file outside the workspace, which `{prompt_file}` names; it is removed afterwards.
+    The prompt is in a file outside the workspace, named by `{prompt_file}` and removed afterwards.
     """
     text = prompt.replace("\0", "�").rstrip("\n")
     mark = f"HOLDFAST_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
@@ -64,7 +64,7 @@ def shell(command: Sequence[str], prompt: str) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Quote a word for bash, which fills its holes."""
+    """Quote a word for bash, which expands its placeholders."""
     holes = {"{prompt_file}": '"$p"', "{prompt}": '"$(cat "$p")"'}
     parts = [part for part in _WORD.split(word) if part]
     return "".join(holes.get(part) or shlex.quote(part) for part in parts) or "''"
@@ -74,17 +74,17 @@ def _quoted(word: str) -> str:
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """Cost and tokens that a command reported; None for what it did not report."""
+    """Cost and tokens that a command reported, with None for missing values."""
 
     cost_pico: int | None = None
     usage: Usage | None = None
 
 
 def reported(output: str, *, truncated: bool = False) -> Reported:
-    """Cost and tokens from the JSON lines of a command's output.
+    """Read cost and tokens from the JSON lines of a command's output.
 
-    Claude Code prints one result with `total_cost_usd` and `usage`. Codex prints `usage` with each finished turn, for
-    all of them so far. OpenCode prints `tokens` and `cost` of each step.
+    Claude Code prints one result with `total_cost_usd` and `usage`. Codex prints cumulative `usage` with each finished
+    turn. OpenCode prints `tokens` and `cost` of each step.
     """
     values = [value for line in reversed(output.splitlines()) if (value := _object(line)) is not None]
     for value in values:
@@ -110,13 +110,13 @@ def _object(line: str) -> dict[str, Any] | None:
 
 
 def _pico(value: Any) -> int | None:
-    """A reported cost in pico-dollars, None for what is no cost."""
+    """Convert a reported cost to pico-dollars; None if it is not a cost."""
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _COST_MAX_USD
     return math.ceil(value * PICO) if fits else None
 
 
 def _usage(value: Any) -> Usage | None:
-    """Tokens as Claude Code or Codex report them. The input of Codex includes the cached tokens."""
+    """Read tokens as Claude Code or Codex report them. Codex includes cached tokens in its input."""
     total, cached = _count(value, "input_tokens"), _count(value, "cached_input_tokens")
     if total is None:
         return None
@@ -126,7 +126,7 @@ def _usage(value: Any) -> Usage | None:
 
 
 def _step_usage(value: Any) -> Usage | None:
-    """Tokens of one step as OpenCode reports them."""
+    """Read the tokens of one step as OpenCode reports them."""
     fresh = _count(value, "input")
     if fresh is None:
         return None

@@ -1,4 +1,4 @@
-"""Clean checkouts for checks: the worker's tree with protected files as in the base, and hands on it (S25)."""
+"""Clean checkouts for checks: the worker's tree with the base's protected files, and hands on it (S25)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from holdfast.kinds.mission.ratchet.rules import CODE, only_longer
 from holdfast.repo.repository import Repository
 
 MOUNTS_MAX = 300
-"""Most read-only files of a checkout: each is a mount, and the time for them grows with their square."""
+"""Most read-only files of a checkout. Each is a mount, and mounting time grows quadratically."""
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """A commit to check, its tree, and `people`, the commit whose protected files it is checked with."""
+    """A commit to check, its tree, and `people`: the commit whose protected files it is checked with."""
 
     commit: str
     tree: str
@@ -45,7 +45,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Base:
-    """Files of a commit that determine the outcome of checks; `files` are those that were read to find them."""
+    """Files of a commit that determine the outcome of checks; `files` are those read to find them."""
 
     def __init__(self, contract: Contract, files: dict[str, bytes]) -> None:
         self.files = files
@@ -71,7 +71,7 @@ class Laying:
         self._laid: dict[tuple[str, str], str] = {}
 
     async def tree(self, ground: Ground, asked: Collection[str] = (), allowed: Collection[str] = ()) -> str:
-        """The tree of a checkout. `asked` are paths named by tasks, `allowed` are changes that a person allowed."""
+        """Build the tree of a checkout. `asked` are paths named by tasks, `allowed` are changes that a user allowed."""
         known = self._laid.get((ground.tree, ground.people))
         if known is None:
             paths = [literal(path) for path in await self._wrong(ground, asked) if path not in allowed]
@@ -98,7 +98,7 @@ class Laying:
         ]
 
     async def base(self, people: str) -> Base:
-        """The files of a commit that determine the outcome of checks."""
+        """Return the files of a commit that determine the outcome of checks."""
         if people not in self._bases:
             files = await self.repository.files(people, planted.STRUCTURE)
             looked: frozenset[str] = frozenset()
@@ -110,10 +110,10 @@ class Laying:
 
 
 def read_only(folder: Path, guards: Callable[[str], bool]) -> tuple[str, ...]:
-    """The files of a checkout that its hands mount read-only.
+    """List the files of a checkout that its hands mount read-only.
 
-    When they are too many, whole folders with nothing but such files are mounted, the largest first: a run cannot
-    create files there. The rest is left writable; its content is that of the base at the start of each run.
+    If there are too many, whole folders with nothing but such files are mounted, the largest first: a run cannot create
+    files there. The rest stays writable; its content is that of the base at the start of each run.
     """
     found: list[str] = []
     other: set[str] = set()
@@ -144,7 +144,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _only_added(path: str, old: bytes | None, new: bytes | None, fixtures: frozenset[str]) -> bool:
-    """Return True if a test file was only added to: its new cases run as well."""
+    """Return True if a test file only has additions: its new cases run too."""
     if old is None or new is None:
         return False
     if not path.endswith(CODE):
@@ -153,14 +153,14 @@ def _only_added(path: str, old: bytes | None, new: bytes | None, fixtures: froze
 
 
 MAKES = 3
-"""Attempts to provision hands that are lost while they start."""
+"""Attempts to provision hands that are lost while starting."""
 
 IDLE_S = 10.0
-"""Time after the last call until the hands of a killed brain end."""
+"""Idle time after which the hands of a killed brain end."""
 
 
 class Place(msgspec.Struct):
-    """A checkout, and the spec of hands on it with the services that they need."""
+    """A checkout, and the spec of its hands with the services that they need."""
 
     workspace: Workspace
     spec: HandsSpec
@@ -168,7 +168,7 @@ class Place(msgspec.Struct):
 
 
 class Places:
-    """Makes places for the runs of one verification, numbered by `count`."""
+    """Maker of places for the runs of one verification, numbered by `count`."""
 
     def __init__(self, shift: Shift, repository: Repository, verification_id: str) -> None:
         self.shift = shift
@@ -177,13 +177,13 @@ class Places:
         self.count = 0
 
     async def laid(self, ground: Ground) -> str:
-        """The tree of a checkout: protected files as in the base, planted files removed."""
+        """Build the tree of a checkout: protected files as in the base, planted files removed."""
         asked = {path for task in self._mission.tasks.values() for path in task.task.scope}
         return await self.laying.tree(ground, asked, self._mission.allowed)
 
     @cached_property
     def laying(self) -> Laying:
-        """The preparation of trees for this mission's contract."""
+        """Return the tree builder for this mission's contract."""
         return Laying(self.repository, self._mission.contract)
 
     @property
@@ -194,10 +194,10 @@ class Places:
     async def place(
         self, ground: Ground, changed: Mapping[str, bytes | None] | None = None, *, unseen: bool = False
     ) -> AsyncIterator[tuple[Place, str]]:
-        """A clean checkout that is removed at the end of the block, and its tree without the `changed` files.
+        """Provide a clean checkout that is removed at the end of the block, and its tree without the `changed` files.
 
-        Hidden files are in it only with `unseen`: other checks could print them. The checkout stays when another brain
-        took over, which may wait for the run there and sweeps the rest. The epoch in its name keeps two brains apart.
+        Hidden files are in it only with `unseen`, since other checks could print them. After another brain took over,
+        the checkout stays for its use or its sweep. The epoch in its name keeps two brains apart.
         """
         self.count += 1
         name = f"{self.verification_id}-{self.shift.epoch}-{self.count}"
@@ -224,7 +224,7 @@ class Places:
                     await anyio.to_thread.run_sync(self.shift.doors.discard, workspace)
 
     async def told(self, tree: str, output: str, *, passed: bool) -> str:
-        """The part of a hidden check's output that may be recorded: nothing that reveals its content."""
+        """Return the part of a hidden check's output that may be recorded: nothing that reveals its content."""
         if passed:
             return ""
         product = await without(self.repository, tree, self._mission.contract.hidden)
@@ -248,7 +248,7 @@ class Places:
         )
 
     async def hands(self, place: Place) -> Hands:
-        """Hands on a place, with the services of its environment. Raises `HandsError` or `EnvironmentFailed`."""
+        """Provide hands on a place, with its environment's services. Raises `HandsError` or `EnvironmentFailed`."""
         hands = await self._provision(place)
         try:
             for service in place.services:
@@ -270,7 +270,7 @@ class Places:
         return await doors.hands.provision(place.spec, self.shift.epoch)
 
     async def sweep(self, left: Path) -> None:
-        """Discard the checkouts of this verification that a dead shift left."""
+        """Discard the checkouts of this verification that a dead shift left behind."""
         near = self._near()
         with contextlib.suppress(OSError):
             for name in await anyio.to_thread.run_sync(os.listdir, left):
@@ -280,7 +280,7 @@ class Places:
 
 
 def people_of(mission: MissionState, tree: str) -> str:
-    """The commit whose protected files a tree is checked with: the newest followed commit that is in it."""
+    """Return the commit whose protected files a tree is checked with: the newest followed commit in its history."""
     merge = mission.merge
     if merge is not None and merge.tree == tree:
         return merge.base or mission.followed

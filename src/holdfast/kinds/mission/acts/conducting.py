@@ -1,7 +1,7 @@
 """Shift of a mission: carries out the conductor's decisions, with concurrent effects.
 
-After a crash the next conductor names an unfinished effect again (S6, S23). A failing effect is tried again a few times
-in a shift, then the shift ends with its error.
+After a crash, the next conductor names an unfinished effect again (S6, S23). A failing effect is retried a few times in
+a shift; then the shift ends with its error.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ OUTPUT_SHOWN = 2_000
 """Most characters of a check's output in a message to a worker."""
 
 WAYS_SHOWN = 12
-"""Most failing checks in the item about a mission that cannot go on."""
+"""Most failing checks listed in the inbox item about a stuck mission."""
 
 
 class Effects:
-    """Effects that run beside the conductor in one shift."""
+    """Effects that run concurrently with the conductor in one shift."""
 
     def __init__(self) -> None:
         self.running: dict[str, anyio.CancelScope] = {}
@@ -100,7 +100,7 @@ class Effects:
         await shift.refresh()
 
     async def stop(self) -> None:
-        """Cancel all effects: the log has their results, the rest is repeated."""
+        """Cancel all effects: the log has their results, and unfinished ones are repeated."""
         for scope in self.running.values():
             scope.cancel()
         while self.running:
@@ -153,7 +153,7 @@ async def _step(shift: Shift, effects: Effects) -> Action | None:
         case End():
             return None if await _left(shift, effects, action) else action
         case _:
-            return action  # only actions of the kernel are left: the return type makes mypy prove it
+            return action  # only kernel actions are left: mypy proves it by the return type
     return None
 
 
@@ -168,13 +168,13 @@ async def _with_evidence(shift: Shift, action: TellRole) -> TellRole:
 
 
 async def _check_at(shift: Shift, seq: int) -> CriterionChecked | None:
-    """The check run at a position, None for another event."""
+    """Return the check run at a position; None for another event."""
     event, *_ = await shift.doors.log.read(shift.state.session_id, after=seq - 1, limit=1)
     return event.fact if isinstance(event.fact, CriterionChecked) else None
 
 
 async def _in_the_way(shift: Shift) -> list[str]:
-    """The unmet criteria whose checks fail on the main branch, each with the reason and advice."""
+    """List the unmet criteria whose checks fail on the main branch, each with the reason and advice."""
     mission = of_mission(shift.state)
     lines = []
     for name in unmet_now(mission):
@@ -189,7 +189,7 @@ async def _in_the_way(shift: Shift) -> list[str]:
 
 
 async def _escalate(shift: Shift, action: EscalateMission) -> None:
-    """Open the item that asks a person how to go on."""
+    """Open the inbox item that asks the user how to continue."""
     lines = "\n".join(f"- {each}" for each in action.tried)
     why = "".join((action.why, *(f"\n- {each}" for each in await _in_the_way(shift))))
     item = new_item(
@@ -213,4 +213,4 @@ EFFECTS: dict[type[Effect], Callable[[Shift, Any], Awaitable[None]]] = {
     Look: merging.look,
     Project: documents.project,
 }
-"""Effect of the conductor → the function that runs it; a test proves that none is missing."""
+"""Effect of the conductor → its function; a test proves that none is missing."""

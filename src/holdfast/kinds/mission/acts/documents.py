@@ -1,7 +1,7 @@
-"""Documents of a mission, with its lessons and status, on a branch of their own in the repository.
+"""Documents of a mission, with its lessons and status, on a separate branch of the repository.
 
-The branch holds only documents, made from the log. They are not on the main branch, so no merge conflicts with them and
-no worker changes them. The same log makes the same tree, and then nothing is written.
+The branch has only documents, made from the log. They are not on the main branch, so they cannot conflict with merges,
+and workers cannot change them. The same log makes the same tree; if the tree is unchanged, nothing is written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from holdfast.session.context.text import action_digest
 
 PAGE = 5_000
 TRIES = 3
-"""Attempts to write the branch while it is moved from outside; the next update catches up."""
+"""Attempts to write the branch while another process moves it; the next update catches up."""
 
 
 def notes_ref(name: str) -> str:
-    """The branch with a mission's documents."""
+    """Name of the branch with a mission's documents."""
     return f"refs/heads/holdfast/{name}/notes"
 
 
 async def project(shift: Shift, action: object = None) -> None:
-    """Propose and apply lessons for AGENTS.md, and update the documents. Safe to repeat."""
+    """Propose and apply lessons for AGENTS.md, and update the documents. Idempotent."""
     created, mission = shift.state.created, of_mission(shift.state)
     assert created is not None
     assert created.mission is not None
@@ -51,7 +51,7 @@ async def project(shift: Shift, action: object = None) -> None:
 
 
 async def _contract(repository: Repository, mission: Mission, told: Told) -> dict[str, bytes]:
-    """The contract's file with its present `passes`, if the repository has it as it was sealed."""
+    """Return the contract file with current `passes` values, if the repository has the file as it was sealed."""
     source = told.mission.contract.source
     found = await repository.files(mission.base, (literal(source),)) if source else {}
     if source not in found:
@@ -72,7 +72,7 @@ async def _events(shift: Shift) -> list[Event]:
 
 
 def _proposed(shift: Shift, lesson: LessonProposed) -> tuple[Fact, ...]:
-    """The proposed line, and the inbox item where the policy asks a person."""
+    """Propose the line, with an inbox item if the policy asks the user."""
     if of_mission(shift.state).policy.lessons == "apply":
         return (lesson,)
     item = new_item(

@@ -1,4 +1,4 @@
-"""Hooks and checks of a project, run around a worker's calls and when it hands in."""
+"""Hooks and checks of a project, run around a worker's calls and at its submission."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from holdfast.session.context.text import action_digest
 from holdfast.session.state import Call
 
 LOSSES = 2
-"""Losses of hands during a call's hooks after which the hooks are not tried again for that call."""
+"""Losses of hands during a call's hooks after which that call's hooks are not retried."""
 
 INPUT_PIECE = 256 << 10
 
@@ -45,7 +45,7 @@ class Ran(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Occasion of hooks: the event, their input, and the call and moment that name the hooks' own calls."""
+    """Occasion of hooks: the event, the hook input, and the call and moment that form the ids of the hook calls."""
 
     event: str
     told: Mapping[str, object]
@@ -109,8 +109,8 @@ async def after(shift: Shift, hands: Hands, use: AgentToolUse, result: ExecResul
 async def at_stop(shift: Shift, call: Call) -> Ran:
     """Run the hooks of a submission. A `refusal` means that the worker must go on.
 
-    The facts are to be appended in the same decision as the call's result. After several refusals in a row none of
-    them counts, since the harness's own checks follow. Raises `HeadMoved` once when hands had to be made, `HandsLost`.
+    The caller appends the facts in the same decision as the call's result. After several consecutive refusals, none
+    counts: the harness's own checks follow. Raises `HandsLost`, and `HeadMoved` once if hands had to be made.
     """
     plan = await _plan(shift)
     if plan is None or not any(hook.event in AT_STOP for hook in plan.hooks):
@@ -147,7 +147,7 @@ async def at_stop(shift: Shift, call: Call) -> Ran:
 
 
 def _let_go(fact: Fact) -> Fact:
-    """A refusal that no longer counts: it is recorded, and sends nothing back."""
+    """Record a refusal that no longer counts and sends nothing back."""
     if not isinstance(fact, HookRan) or not fact.blocked:
         return fact
     content = f"(not sent back a {project.SENT_BACK_MAX + 1}th time) {fact.content}"
@@ -165,7 +165,7 @@ def _let_go(fact: Fact) -> Fact:
 
 
 async def _plan(shift: Shift) -> Hooked | None:
-    """The hooks of this session, None without any."""
+    """Return the hooks of this session, or None."""
     role = shift.state.created.role if shift.state.created is not None else None
     if role is None or role.kind != "worker" or not (role.hooks or role.checks or role.edit_checks):
         return None
@@ -195,7 +195,7 @@ async def _read(shift: Shift, role: Role) -> Hooked:
 
 
 async def _session_start(shift: Shift, hands: Hands, plan: Hooked) -> Ran:
-    """Report problems of the settings and run the `SessionStart` hooks, once in each hands."""
+    """Report problems of the settings, and run the `SessionStart` hooks once in each hands."""
     async with plan.starting:
         hooked = role_state(shift.state).hooked
         if hooked == hands.identity.hands_id:
@@ -221,7 +221,7 @@ async def _session_start(shift: Shift, hands: Hands, plan: Hooked) -> Ran:
 async def _run_all(
     shift: Shift, hands: Hands, plan: Hooked, asked: Asked, *, seen: frozenset[str] = frozenset(), about_id: str = ""
 ) -> Ran:
-    """Run the hooks of one occasion, one after another. A hook that asks to stop the session opens an inbox item."""
+    """Run the hooks of one occasion in order. A hook that asks to stop the session opens an inbox item."""
     wanted = [hook for hook in project.wanted(plan.hooks, asked.event, asked.name) if hook.command not in seen]
     about_id = about_id or asked.call_id
     facts: list[Fact] = []
@@ -265,7 +265,7 @@ def _ran(hook: project.Hook, asked: Asked, about_id: str, result: ExecResult) ->
 
 
 def _ask(shift: Shift, hook: project.Hook, word: talk.Word) -> list[Fact]:
-    """The item for a hook that asks to stop the session."""
+    """Build the inbox item for a hook that asks to stop the session."""
     item = new_item(
         shift,
         kind="escalation",
@@ -303,9 +303,9 @@ async def _tell(shift: Shift, hands: Hands, call_id: str, told: bytes) -> None:
 
 
 async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[project.Hook], call_id: str) -> str:
-    """Restore the project's scripts as in the base, so that a worker cannot change its own judges.
+    """Restore the project's scripts from the base, so that a worker cannot change its own judges.
 
-    Returns the reason if that fails, else an empty text. Scripts that the hands mount read-only need nothing.
+    Returns the reason if that fails, else an empty text. Scripts that the hands mount read-only need no restoring.
     """
     if not plan.scripts or shift.state.stopping or all(hook.check for hook in wanted):
         return ""
@@ -315,7 +315,7 @@ async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[p
             return ""
     except HandsLost:
         raise
-    except HandsError:  # another kind of file is in their place, or they are read-only
+    except HandsError:  # a special file is in their place, or they are read-only
         plan.guarded = True
     try:
         compared = {"command": talk.comparing(plan.scripts, plan.programs)}

@@ -1,7 +1,7 @@
 """Inspection of a task's tree against its base: violations, unrequested changes, and approvals of changes.
 
-A change of protected files that the worker named among its deviations may be right: a person is asked once, and the
-answer is for exactly that content. All other violations send the work back.
+A change of protected files that the worker declared as a deviation may be right: the user is asked once, and the answer
+applies to exactly that content. All other violations send the work back.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from holdfast.kinds.mission.ratchet.inspection import inspect as hold
 from holdfast.repo.repository import FileChange, Repository
 
 SHOWN_CHARACTERS = 12_000
-"""Most characters of a change in the inbox item; the repository has all of it."""
+"""Most characters of a change shown in the inbox item; the repository has all of it."""
 
 
 async def inspect(shift: Shift, action: Inspect) -> None:
     """Inspect a task's tree and append the result, unless it was inspected or waits for an approval.
 
-    Raises `RepositoryUnfit` when a tree cannot be read.
+    Raises `RepositoryUnfit` if a tree cannot be read.
     """
     mission, created = of_mission(shift.state), shift.state.created
     assert mission is not None
@@ -107,7 +107,7 @@ def _inspected(task: TaskState, found: Inspection, allowed: dict[str, str]) -> T
 async def _files(
     repository: Repository, tree: str, changes: Sequence[FileChange], mission: MissionState
 ) -> dict[str, bytes]:
-    """The files of a tree; of one that is too large, those that changed, are protected, or determine checks."""
+    """Return the files of a tree; of a tree that is too large, only changed, protected, and check-determining files."""
     try:
         return await repository.files(tree)
     except RepositoryUnfit:
@@ -126,7 +126,7 @@ async def _question(
     after: Mapping[str, bytes],
     repository: Repository,
 ) -> ApprovalRequested | None:
-    """The item for a person if the worker declared the change of each of these files; None otherwise."""
+    """Return the inbox item if the worker declared the change of each of these files; None otherwise."""
     handed = await shift.body(task.since_seq)
     if not isinstance(handed, TaskHandedIn) or not declared(weakened, handed.deviations):
         return None

@@ -1,7 +1,7 @@
 """Main branch of a mission: set to the base, then moved from merge to merge by compare-and-swap only (S23).
 
 A merge is made and recorded as an intent before the branch is moved. After a crash, recovery compares the main branch
-with the recorded intent. At the merge, it was moved; at the old commit, it is moved now; elsewhere, a person decides.
+with the recorded intent: at the merge, it was moved; at the old commit, it is moved now; elsewhere, a user decides.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from holdfast.kinds.mission.role.submissions import scope_of
 from holdfast.repo.repository import Commit, Conflict, Repository
 
 TOUCHED_SHOWN = 5
-"""Most changed paths that are recorded with a verdict that is no longer known."""
+"""Most changed paths recorded with an invalidated verdict."""
 
 
 def main_ref(name: str) -> str:
-    """The main branch of a mission."""
+    """Name of a mission's main branch."""
     return f"refs/heads/holdfast/{name}/main"
 
 
 def next_ref(name: str) -> str:
-    """The integration branch, with merges that are not checked yet."""
+    """Name of the integration branch, with merges that are not checked yet."""
     return f"refs/heads/holdfast/{name}/next"
 
 
 def kept_ref(name: str, what: str) -> str:
-    """A ref that keeps a commit reachable."""
+    """Name of a ref that keeps a commit reachable."""
     return f"refs/holdfast/{name}/{what}"
 
 
 async def open_mission(shift: Shift, action: Open) -> None:
-    """Set the main branch to the base and seal the contract. Raises `RepositoryUnfit` when the name is taken."""
+    """Set the main branch to the base and seal the contract. Raises `RepositoryUnfit` if the name is taken."""
     mission, given, repository = _at(shift)
     if mission.opened_seq:
         return
@@ -71,7 +71,7 @@ async def open_mission(shift: Shift, action: Open) -> None:
 
 
 async def look(shift: Shift, action: Look) -> None:
-    """Record new commits of the followed branch, and a main branch that was moved from outside."""
+    """Record new commits of the followed branch, and a main branch that another process moved."""
     await _look(shift)
 
 
@@ -106,7 +106,7 @@ class _Made(NamedTuple):
 async def assemble(shift: Shift, action: Assemble) -> None:
     """Merge branches one after another, and record the intended main branch without moving it.
 
-    New commits of the followed branch are looked for first: they are merged on their own.
+    New commits of the followed branch come first and are merged on their own.
     """
     mission, given, repository = _at(shift)
     if given.follow:
@@ -162,7 +162,7 @@ async def _merged(shift: Shift, action: Assemble, repository: Repository) -> _Ma
 
 
 def _branches(mission: MissionState, given: Mission, action: Assemble) -> Iterator[tuple[str, str, str]]:
-    """The task, commit, and message of each merge; the followed branch has an empty task."""
+    """Return the task, commit, and message of each merge; the followed branch has an empty task."""
     if action.base:
         words = f"Take in {given.follow.removeprefix('refs/heads/')}\n\nMission: {given.name}\n"
         yield "", action.base, words
@@ -174,7 +174,7 @@ def _branches(mission: MissionState, given: Mission, action: Assemble) -> Iterat
 
 
 async def _date_us(shift: Shift, action: Assemble) -> int:
-    """The date of merges: that of the latest event that led to them, so that repeated merges are identical."""
+    """Return the date of merges: that of the latest event that led to them, so that repeated merges are identical."""
     mission, _, _ = _at(shift)
     seqs = [mission.opened_seq, *(mission.tasks[name].since_seq for name in action.tasks)]
     seq = max([*seqs, mission.moved_seq] if action.base else seqs)
@@ -212,7 +212,7 @@ async def advance(shift: Shift, action: Advance) -> None:
 
 
 async def _touched(shift: Shift, merge: OpenMerge, repository: Repository) -> dict[str, tuple[str, ...]]:
-    """The criteria whose judge looked at files that this merge changes, each with the first of them (S26)."""
+    """Return the criteria whose judge read files that this merge changes, each with the first such file (S26)."""
     mission, _, _ = _at(shift)
     merged = {name for task in merge.tasks for name in mission.tasks[task].task.criteria}
     touched: dict[str, tuple[str, ...]] = {}

@@ -1,6 +1,6 @@
 """Sessions that a mission opens for its roles, and messages to them: each is one transaction over both logs (S4).
 
-The preparation can be repeated: an unfinished checkout is removed and made again.
+Preparation is idempotent: an unfinished checkout is removed and made again.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from holdfast.session.money import path_of
 from holdfast.session.tools import CHILD_TOOLS
 
 LOOKING = ("bash", "read", "glob", "grep")
-"""Tools of planners and judges, beside the one with which they hand in."""
+"""Tools of planners and judges besides the one for their submission."""
 
 RULES_CHARACTERS = 32_768
-"""Most characters of a project's rules, which are in every context: longer ones are cut with a note."""
+"""Most characters of a project's rules, which are in every context. Longer rules are cut, with a note."""
 
 GUARDED_MAX = 300
-"""Most read-only files in a worker's sandbox: each is a mount of its own."""
+"""Most read-only files in a worker's sandbox; each is a separate mount."""
 
 PAGE = 5_000
 
@@ -52,7 +52,7 @@ GO_ON = "The budget or the cap was raised: go on."
 
 
 class Opening(Acts):
-    """Acts of a mission that opens roles. `filled` are folders of children not opened yet, with their commits."""
+    """Acts of a mission that opens roles. `filled` are prepared folders of unopened children, with their commits."""
 
     def __init__(self, shift: Shift) -> None:
         super().__init__(shift)
@@ -93,7 +93,7 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
         people=msgspec.structs.replace(created.people, owner=shift.state.owner),
         hands=created.hands,
         egress=shift.state.outside.policy,
-        # The mission's own, made once; submodules and large files need a `.git`, which a role does not have (S24).
+        # Created once per mission: submodules and large files need a `.git`, which a role does not have (S24).
         environment=msgspec.structs.replace(created.environment, submodules=False, lfs=False),
         searchers=created.searchers,
         role=_role(shift.state.session_id, created.mission, mission, action),
@@ -105,13 +105,13 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
     await shift.decision(*facts, posts=[shift.post_to(child_id, "created", child)])
     filled = _folders(shift)
     filled.pop(child_id, None)
-    for unused in list(filled):  # the conductor has decided otherwise since
+    for unused in list(filled):  # the conductor has changed its decision since
         shift.doors.discard(shift.doors.workspace(unused, of_repository(created)))
         del filled[unused]
 
 
 def _child_id(shift: Shift, action: OpenRole) -> str:
-    """The id of the child for an action, derived from it, so that the next brain finds the folder after a crash."""
+    """Derive the child's id from the action, so that the next brain finds the folder after a crash."""
     state = shift.state
     what = (state.session_id, action.kind, action.task_id, action.attempt, action.round, action.commit)
     for number in count():
@@ -142,10 +142,9 @@ def _what_for(child_id: str, action: OpenRole) -> Fact:
 
 
 async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str, hidden: Sequence[str]) -> Workspace:
-    """The child's folder with the files of a commit that are not hidden.
+    """Fill the child's folder with the files of a commit that are not hidden.
 
-    A folder from a dead shift is removed, since it may be incomplete. One from this shift is kept when the mission
-    decides again.
+    A folder from a dead shift may be incomplete and is removed. One from this shift is kept for a repeated decision.
     """
     created = shift.state.created
     assert created is not None
@@ -162,18 +161,18 @@ async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str
 
 
 async def without(repository: Repository, commit: str, hidden: Sequence[str]) -> str:
-    """A commit, or its tree without hidden files."""
+    """Return a commit, or its tree without hidden files."""
     return await repository.graft(commit, EMPTY_TREES[len(commit)], hidden) if hidden else commit
 
 
 def of_repository(created: SessionCreated) -> Workspace:
-    """Template of the mission's folders: checkouts of its repository."""
+    """Folder template of the mission: checkouts of its repository."""
     assert created.mission is not None
     return msgspec.structs.replace(created.workspace, origin=created.mission.repo)
 
 
 def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
-    """The owner to give to a workspace's files; None where files keep theirs."""
+    """Return the owner to give to a workspace's files; None where files keep their owner."""
     if shift.doors.uid(workspace) < 0:
         return None
     user = choose_user(workspace)
@@ -181,9 +180,9 @@ def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
 
 
 async def guarded(shift: Shift) -> tuple[str, ...]:
-    """The protected files of a worker's base, which its hands mount read-only.
+    """List the protected files of a worker's base, which its hands mount read-only.
 
-    New files are left to the ratchet, and so are all of them when they are too many.
+    The ratchet covers new files, and all of them if there are too many to mount.
     """
     role = role_of(shift.state)
     if role is None or role.kind != "worker" or not role.protected:
@@ -196,9 +195,9 @@ async def guarded(shift: Shift) -> tuple[str, ...]:
 
 
 async def _rules(repository: Repository, action: OpenRole, mission: MissionState) -> str:
-    """The project's rules, the root's first; rules of the task's folders follow and take precedence.
+    """Return the project's rules: the root's first; rules of the task's folders follow and take precedence.
 
-    A worker also gets the mission's lessons. They quote workers, so a judge never gets them.
+    A worker also gets the mission's lessons. A judge never gets them, since they quote workers.
     """
     found = await repository.files(action.commit, documents.PATHS)
     folders = []
@@ -242,7 +241,7 @@ def _role(mission_id: str, opened: Mission, mission: MissionState, action: OpenR
 
 
 def _agent(mine: Agent, mission: MissionState, action: OpenRole) -> Agent:
-    """The mission's agent in a role. Its submission needs no approval."""
+    """Return the mission's agent in a role. Its submission needs no approval."""
     tool = SUBMITS[action.kind]
     own = mission.policy.models.get(action.kind, "")
     other = bool(own) and own != mine.model
@@ -297,7 +296,7 @@ async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission:
 
 
 async def _past(shift: Shift, task_id: str) -> Past:
-    """Findings of all workers, and the submissions and refusals of a task."""
+    """Return the findings of all workers, and the submissions and refusals of a task."""
     facts = await _facts(shift, (FindingNoted, TaskHandedIn, TaskRefused))
     return Past(
         findings=tuple(fact for fact in facts if isinstance(fact, FindingNoted)),
@@ -309,7 +308,7 @@ async def _past(shift: Shift, task_id: str) -> Past:
 async def _checked(
     shift: Shift, mission: MissionState, tree: str, criteria: Sequence[str]
 ) -> tuple[tuple[int, CriterionChecked], ...]:
-    """The check runs behind the verdicts on a tree, with their positions."""
+    """Return the check runs behind the verdicts on a tree, with their positions."""
     found = (mission.verdict(tree, name) for name in criteria)
     seqs = sorted({verdict.seq for verdict in found if verdict is not None})
     facts = [(seq, await shift.body(seq)) for seq in seqs]
@@ -317,7 +316,7 @@ async def _checked(
 
 
 async def _unasked(shift: Shift, mission: MissionState, action: OpenRole) -> tuple[str, ...]:
-    """Unrequested changes that inspections found in a task's tree, or in all merged trees."""
+    """Return the unrequested changes that inspections found in a task's tree, or in all merged trees."""
     trees = {action.tree}
     if not action.task_id:
         trees = {task.inspected_tree for task in mission.tasks.values() if task.status == "merged"}
@@ -327,7 +326,7 @@ async def _unasked(shift: Shift, mission: MissionState, action: OpenRole) -> tup
 
 
 async def _facts(shift: Shift, kinds: tuple[type[Fact], ...]) -> list[Fact]:
-    """The mission's events of these kinds, oldest first."""
+    """Return the mission's events of these kinds, oldest first."""
     facts: list[Fact] = []
     after = 0
     while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
@@ -347,14 +346,14 @@ async def tell_role(shift: Shift, action: TellRole) -> None:
 
 
 async def raise_children(shift: Shift, action: RaiseChildren) -> None:
-    """Continue children that parked for the budget or a cap. A cap is raised by its first value."""
+    """Continue children that parked for the budget or a cap. A cap is raised by its original value."""
     facts = [ChildMessaged(child_id=each, call_id="", text=GO_ON) for each in action.child_ids]
     posts = [_to(shift, each, _more(shift, each)) for each in action.child_ids]
     await shift.decision(*facts, posts=posts)
 
 
 def _more(shift: Shift, child_id: str) -> Fact:
-    """The event that continues a child, by the reason that it parked."""
+    """Return the event that continues a child, depending on its park reason."""
     mission = of_mission(shift.state)
     report = mission.reports.get(child_id)
     role = mission.roles.get(child_id)
@@ -369,6 +368,6 @@ def _more(shift: Shift, child_id: str) -> Fact:
 
 
 def _to(shift: Shift, child_id: str, fact: Fact) -> Post:
-    """A post to a child, at most once for a decision at this head."""
+    """Build a post to a child that is delivered at most once for a decision at this head."""
     parent = shift.state.session_id
     return shift.post_to(child_id, f"mission:{parent}:{shift.decided_at}", fact, actor=f"session:{parent}")

@@ -1,7 +1,7 @@
 """Proofs that checks can fail: measured before the work, and again before a check counts as passed (`check.proofs`).
 
-Each probe is a run like that of the check itself: on a clean checkout of the same tree, in hands with the same policy.
-Only the files of the probe differ.
+Each probe runs like the check itself: on a clean checkout of the same tree, in hands with the same policy. Only the
+files of the probe differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from holdfast.kinds.mission.contract.protected import names_hidden
 from holdfast.kinds.mission.fold.state import CheckAbility, MissionState
 
 TRIES = 2
-"""Attempts at a probe that shows nothing before it counts as lost."""
+"""Attempts at an inconclusive probe before it counts as lost."""
 
 KINDS = frozenset({"canary", "flip", "data", "hollow"})
 
@@ -61,7 +61,7 @@ class Prover:
     # --- before the work ---------------------------------------------------------------------------
 
     async def measure(self, checks: Mapping[str, Check], people: str) -> None:
-        """Measure how these checks can fail on the commit `people`, unless that is recorded."""
+        """Measure how these checks can fail on the commit `people`, unless already recorded."""
         at = await self.runner.places.repository.resolve(people)
         assert at is not None
         known = self._mission().abilities
@@ -91,7 +91,7 @@ class Prover:
         about = {name: KINDS if name in able else frozenset({"canary"}) for name in group.names}
         await self._probed(probes, group, ground, files, about, seen)
         runs = holds != set(group.names) and await self._runs(probes, group, ground, files)
-        for name, each in seen.beside.items():  # there, a file that cannot be collected does not stop the others
+        for name, each in seen.beside.items():  # there, an uncollectable file does not stop the others
             passed = {test: outcome for test, outcome in each.items() if outcome == "passed"}
             tests[name] = {**passed, **tests.get(name, {})}
         facts = [
@@ -116,7 +116,7 @@ class Prover:
     async def _runs(self, probes: Sequence[Probe], group: Group, ground: Ground, files: Mapping[str, bytes]) -> bool:
         """Return True if only the judging programs decide the result of a check that fails at the base.
 
-        Altering the data that it compares must then make a difference once it passes.
+        In that case, altered comparison data must make a difference once the check passes.
         """
         for pair in filter(None, (ability.ends(probe, files) for probe in probes)):
             exits = []
@@ -129,9 +129,9 @@ class Prover:
     # --- before it counts --------------------------------------------------------------------------
 
     async def unsure(self, names: Sequence[str], ground: Ground) -> list[str]:
-        """The criteria whose checks need a proof on this tree.
+        """Return the criteria whose checks need a proof on this tree.
 
-        A tree whose files were all on proven trees needs none, except for checks that were never proven.
+        A tree whose files all come from proven trees needs none, except for checks that were never proven.
         """
         mission, places = self._mission(), self.runner.places
         merge, sound = mission.merge, {mission.main_tree, ground.people}
@@ -186,7 +186,7 @@ class Prover:
         return Proved(tuple(facts), lost, frozenset(name for name in names if seen.confirms(name, run.tests)))
 
     async def _added(self, group: Group, files: Mapping[str, bytes], ground: Ground) -> frozenset[str]:
-        """New test files that no task names, where the base has protected ones: a proof must not depend on them."""
+        """Return new test files that no task names, where the base has protected ones: no proof may depend on them."""
         mission, people = self._mission(), await self.runner.places.repository.resolve(ground.people)
         assert people is not None
         base = await self.runner.files(people.tree)
@@ -218,7 +218,7 @@ class Prover:
         seen: Seen,
         passed: Mapping[str, Tests] | None = None,
     ) -> None:
-        """Run the probes that each criterion needs concurrently, with a tree without the product last."""
+        """Run the probes that each criterion needs concurrently; the tree without the product comes last."""
         for last in (False, True):
             jobs = [
                 partial(self._probe, probe, group, ground, files, names, seen, passed or {})
@@ -230,7 +230,7 @@ class Prover:
     # --- counting ----------------------------------------------------------------------------------
 
     async def counted(self, group: Group, tests: Mapping[str, Tests]) -> dict[str, str]:
-        """Problems in the test report of a check with exit status 0, by criterion (S25)."""
+        """Find problems in the test report of a check with exit status 0, by criterion (S25)."""
         found: dict[str, str] = {}
         known = self._mission().abilities
         for name in group.names:
@@ -246,26 +246,26 @@ class Prover:
         return found
 
     async def _at_base(self, known: CheckAbility, name: str) -> Tests:
-        """The protected tests that were reported at the base."""
+        """Return the protected tests that were reported at the base."""
         shift, protected = self.runner.shift, self._mission().contract.protected
         event, *_ = await shift.doors.log.read(shift.state.session_id, after=known.seq - 1, limit=1)
         fact = event.fact
         assert isinstance(fact, CheckProbed)
         files = [path for path in await self.runner.files(known.tree) if matches(path, protected)]
-        places = {*files, *(posixpath.dirname(path) or "." for path in files)}  # a runner may name the folder alone
+        places = {*files, *(posixpath.dirname(path) or "." for path in files)}  # a runner may name only the folder
         return {each: outcome for each, outcome in fact.tests.items() if each.partition("::")[0] in places}
 
     # --- one run -----------------------------------------------------------------------------------
 
     def typed(self, group: Group, files: Mapping[str, bytes], label: str, nonce: str) -> Typed:
-        """Command of a group, which writes a report where its runner can."""
+        """Return the command of a group, with a report if its runner can write one."""
         if group.checks[0].metric is not None:
             return Typed(label, checking.script(group), group.timeout_s)
         plan = ability.reporting(group.checks, files, nonce)
         return Typed(label, plan.command, group.timeout_s, plan.report)
 
     def tests(self, group: Group, files: Mapping[str, bytes], ran: Ran) -> dict[str, Tests]:
-        """Outcomes of tests by criterion, where the runner reported any."""
+        """Return outcomes of tests by criterion, if the runner reported any."""
         if ran.report is None:
             return {}
         found = {
@@ -319,11 +319,11 @@ class Prover:
                 seen.beside[name] = {each: end for each, end in tests.items() if not each.startswith(planted)}
 
     def _fallen(self, probe: Probe, index: int, name: str, outcomes: Tests | None, passed: Tests) -> tuple[str, ...]:
-        """Tests that passed without a probe and fail beside it, except those that it changed."""
+        """Return the tests that passed without a probe and fail beside it, except those that it changed."""
         if probe.kind not in ("canary", "flip") or outcomes is None or flakes.known(self._mission(), name):
             return ()
         own = probe.ids.get(index, ())
-        turned = {name_of(each) for each in own}  # a class of another file may have inherited it
+        turned = {name_of(each) for each in own}  # another file may inherit it
         return tuple(
             each
             for each in ability.missing(passed, outcomes)
@@ -340,7 +340,7 @@ class Prover:
         return ran
 
     def _exit(self, group: Group, ran: Ran, floor: float | None = None) -> int | None:
-        """Exit status of a run; nonzero for a metric below its target or below the gain `floor`."""
+        """Return the exit status of a run; nonzero for a metric below its target or below the gain `floor`."""
         result = ran.result
         said = read_run(group, ran)
         metric = group.checks[0].metric

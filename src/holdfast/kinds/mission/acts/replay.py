@@ -1,6 +1,6 @@
-"""Replay of a main branch: each of its commits is checked again from scratch for all that had passed by then (S26).
+"""Replay of a main branch: each commit is checked again from scratch for all that had passed by then (S26).
 
-It serves as proof: nothing is recorded, no verdict is reused, and no model is asked.
+It serves as proof: it records nothing, reuses no verdict, and calls no model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LINE_MAX = 100_000
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One commit of the main branch: the criteria passed by then, and the latest followed commit in it."""
+    """A commit of the main branch: the criteria that had passed by then, and the latest followed commit in it."""
 
     commit: str
     passed: tuple[str, ...]
@@ -42,7 +42,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Replayed(NamedTuple):
-    """Result of checking a commit again. `failed` are criteria that do not pass; `known` means that the log has it."""
+    """Result of checking a commit again. `failed` are criteria that do not pass; `known`: the commit is in the log."""
 
     commit: str
     criteria: int
@@ -52,7 +52,7 @@ class Replayed(NamedTuple):
 
 
 def steps(events: Sequence[Event]) -> dict[str, Step]:
-    """The main branch from the log, by commit. The set of passed criteria shrinks only by an amended contract."""
+    """Read the main branch from the log, by commit. Only an amended contract shrinks the set of passed criteria."""
     found: dict[str, Step] = {}
     passed: dict[str, None] = {}
     people = ""
@@ -72,9 +72,9 @@ def steps(events: Sequence[Event]) -> dict[str, Step]:
 
 
 async def replay(doors: Doors, session_id: str) -> AsyncIterator[Replayed]:
-    """Check every first-parent commit from the base to the main line's head, oldest first.
+    """Check every first-parent commit of the main branch, from the base to the head.
 
-    A commit that the log does not know is told too. A check that fails is run again as often as the mission would.
+    Commits that the log does not know are reported too. A failing check is run again as often as the mission would.
     """
     state, bodies = await recall(session_id, doors.log, doors.snapshots, doors.kinds)
     mission, created = of_mission(state), state.created
@@ -94,7 +94,7 @@ async def replay(doors: Doors, session_id: str) -> AsyncIterator[Replayed]:
 
 
 async def _line(repository: Repository, mission: MissionState, base: str) -> list[str]:
-    """The commits of the first-parent line, from the base on, oldest first."""
+    """Return the commits of the first-parent line from the base on, oldest first."""
     head = await repository.resolve(mission.ref)
     if head is None:
         raise RepositoryUnfit(f"there is no {mission.ref}; nothing was changed: give the mission's own repository")

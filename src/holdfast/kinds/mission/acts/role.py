@@ -1,4 +1,4 @@
-"""Acts of a role: prompt, hooks, commits, and the tools that it hands in with."""
+"""Acts of a role: prompt, hooks, commits, and the tools for its submission."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ PAGE = 1_000
 """Events of a role's own log read at a time."""
 
 PLAN_TRIES = 3
-"""Number of a planner's submissions of which the last goes to the mission although it has problems."""
+"""Submissions of a planner after which the last one goes to the mission in spite of its problems."""
 
 
 async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
     """Record a submission with the end of its call, or refuse it with the reasons.
 
-    Hooks and checks of the project run when work is handed in as done, not when it is handed in as blocked.
+    Hooks and checks of the project run for work submitted as done, not for work submitted as blocked.
     """
     role = role_of(shift.state)
     if role is None or SUBMITS[role.kind] != call.name:
@@ -60,7 +60,7 @@ async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
 
 
 async def _is_last(shift: Shift, call: Call) -> bool:
-    """Return True for the last try of a planner: its plan goes to the mission as it is, which then plans by code."""
+    """Return True for a planner's last try: its plan goes to the mission unchanged, which then plans by code."""
     if call.name != SUBMIT_PLAN:
         return False
     tries = [each for each in await _uses(shift, SUBMIT_PLAN) if each.call_id != call.call_id]
@@ -74,7 +74,7 @@ async def _refuse(shift: Shift, call: Call, wrong: list[str]) -> None:
 
 
 async def _mission(shift: Shift, role: Role) -> MissionState | None:
-    """The present state of the role's mission, None without one."""
+    """Return the present state of the role's mission, or None."""
     if not role.mission_id:
         return None
     state, _ = await recall(role.mission_id, shift.doors.log, shift.doors.snapshots, shift.doors.kinds)
@@ -118,7 +118,7 @@ async def _uses(shift: Shift, name: str) -> list[AgentToolUse]:
 
 
 async def _facts(shift: Shift) -> AsyncIterator[Fact]:
-    """All facts of this session's log."""
+    """Return all facts of this session's log."""
     after = 0
     while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
         for event in events:
@@ -142,7 +142,7 @@ _CHECKS: dict[str, Callable[[Shift, Role, dict[str, Any]], Awaitable[list[str]]]
 }
 
 ANSWERS: dict[str, Answer] = dict.fromkeys(_CHECKS, submit)
-"""Tool → the function that answers its calls."""
+"""Tool → the function that handles its calls."""
 
 
 PROMPTS: dict[RoleKind, str] = {
@@ -160,13 +160,13 @@ class RoleActs(Working):
     answers = ANSWERS
 
     def prompt(self) -> str:
-        """The system prompt of the role, or the agent's default."""
+        """Return the system prompt of the role, or the agent's default."""
         role, doors = role_of(self.shift.state), self.shift.doors
         assert role is not None
         return doors.prompts.get(PROMPTS[role.kind], doors.prompt)
 
     async def guarded(self) -> tuple[str, ...]:
-        """The protected files of a worker's base."""
+        """List the protected files of a worker's base."""
         return await guarded(self.shift)
 
     async def before_call(self, hands: Hands, use: AgentToolUse) -> bool:
@@ -182,7 +182,7 @@ class RoleActs(Working):
         return await worker.commit(self.shift, ended)
 
     async def report(self) -> Report:
-        """The role's submission since the latest message to it, and the commit of its work."""
+        """Return the role's submission since the latest message to it, and the commit of its work."""
         own = role_state(self.shift.state)
         fact = await self.shift.body(own.submitted_seq) if own.submitted_seq else None
         submitted = fact.body if isinstance(fact, WorkSubmitted) else {}

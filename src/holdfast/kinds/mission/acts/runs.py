@@ -28,13 +28,13 @@ LOST_MAX = 3
 OUTPUT_CAP = 30_000
 
 REPORT_MAX = 16 << 20
-"""Largest report that is read, in bytes; a larger one is ignored."""
+"""Largest test report that is read, in bytes; a larger one is ignored."""
 
 SOURCES = (
     "**/*.py", "**/*.js", "**/*.cjs", "**/*.mjs", "**/*.jsx", "**/*.ts", "**/*.tsx", "**/*.go", "**/*.toml",
     "**/*.cfg", "**/*.ini", "**/*.json", "**/*.mod", "**/Makefile",
 )  # fmt: skip
-"""Globs of the files that are read from a tree that is too large to read whole."""
+"""Globs of the files that are read from a tree that is too large to read in full."""
 
 
 class Typed(NamedTuple):
@@ -47,7 +47,7 @@ class Typed(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """Result of a run, and its test runner's report, None without one that can be read."""
+    """Result of a run, and its test runner's report, or None."""
 
     result: ExecResult
     report: bytes | None
@@ -56,8 +56,8 @@ class Ran(NamedTuple):
 class Run(NamedTuple):
     """One run of a group's checks, and its outcome.
 
-    `tests` are outcomes by criterion and test id, where the runner reports them. `notes` are the reasons, by criterion,
-    that a run with exit status 0 is red.
+    `tests` are outcomes by criterion and test id, where the runner reports them. `notes` explain, by criterion, why a
+    run with exit status 0 is red.
     """
 
     group: Group
@@ -72,7 +72,7 @@ class Run(NamedTuple):
 
 
 Wanted = Callable[[Place, str], Awaitable[Typed | None]]
-"""Returns the command to run in a checkout of a tree; None when nothing is left to run."""
+"""Returns the command to run in a checkout of a tree; None if nothing is left to run."""
 
 
 class Runner:
@@ -87,7 +87,7 @@ class Runner:
     async def run(
         self, ground: Ground, wanted: Wanted, changed: Mapping[str, bytes | None] | None = None, *, unseen: bool = False
     ) -> Ran | None:
-        """One run on a clean checkout, with the files `changed` in place of those of the tree."""
+        """Run once on a clean checkout, with the files `changed` in place of those of the tree."""
         for left in reversed(range(LOST_MAX)):
             try:
                 return await self._try(ground, wanted, changed, unseen)
@@ -115,7 +115,7 @@ class Runner:
             return Ran(result, await report_of(place.workspace.path, typed.report))
 
     async def files(self, tree: str) -> Mapping[str, bytes]:
-        """The files of a tree, or only its sources when it is too large."""
+        """Return the files of a tree, or only its sources if it is too large."""
         known = self._files.get(tree)
         if known is None:
             try:
@@ -130,12 +130,12 @@ class Runner:
 
 
 def call_id_of(verification_id: str, label: str) -> str:
-    """The id of a run's call, the same after a crash."""
+    """Return the id of a run's call, the same after a crash."""
     return f"{verification_id}.{hashlib.sha256(label.encode()).hexdigest()[:12]}"
 
 
 async def report_of(root: str, path: str) -> bytes | None:
-    """The report at a path below `root`; None if it is missing, a link, or too large."""
+    """Read the report at a path below `root`; None if it is missing, a link, or too large."""
     return await anyio.to_thread.run_sync(_report, root, path) if path else None
 
 
@@ -192,7 +192,7 @@ async def _failing(again: Again, group: Group, counts: Mapping[str, int], wanted
 
 
 def sometimes(runs: int, failures: int) -> str:
-    """Note on a check that passed and failed on one tree."""
+    """Describe a check that passed and failed on one tree."""
     return f"{proofs.SOMETIMES}: it failed {failures} of {runs} times on the same tree"
 
 
@@ -212,7 +212,7 @@ class Tally:
 
 
 async def propose(shift: Shift) -> None:
-    """Ask a person about often flaky criteria: only a person can take one out of the contract."""
+    """Ask the user about often flaky criteria: only a user can remove one from the contract."""
     mission = of_mission(shift.state)
     for name in flakes.to_propose(shift.state):
         times = mission.flakes[name]
@@ -234,7 +234,7 @@ async def propose(shift: Shift) -> None:
 
 
 ROUGHLY = 0.1
-"""Share of a metric's value by which a probe must worsen it to count: values vary."""
+"""Share of a metric's value by which a probe must worsen it to count, since values vary."""
 
 Tests = Mapping[str, TestOutcome]
 
@@ -259,12 +259,12 @@ class Seen:
         return bool(found) and name in self.beside and not ability.missing(found, self.beside[name])
 
     def present(self, tests: Tests) -> Tests:
-        """The tests in files that the probes have."""
+        """Return the tests in the probes' files."""
         return {each: outcome for each, outcome in tests.items() if each.partition("::")[0] not in self.absent}
 
 
 def name_of(test: str) -> str:
-    """The name of a test without its file, its classes, and its case."""
+    """Return the name of a test without its file, its classes, and its case."""
     return test.partition("[")[0].rpartition("::")[2]
 
 
@@ -274,7 +274,7 @@ def _is_about(probe: Probe, index: int) -> bool:
 
 
 def left(probe: Probe, group: Group, about: Mapping[str, frozenset[str]], seen: Seen) -> list[str]:
-    """The criteria for which a probe can still show a missing kind of failure.
+    """Return the criteria for which a probe can still show a missing kind of failure.
 
     Without the product a runner's tests always fail, so that probe is not used after a canary has failed.
     """
@@ -291,7 +291,7 @@ def left(probe: Probe, group: Group, about: Mapping[str, frozenset[str]], seen: 
 def ability_of(
     kind: str, name: str, group: Group, probes: Sequence[Probe], seen: Seen, *, base: bool = False
 ) -> Ability:
-    """Ability of a check to fail on probes of a kind; `base` means that it fails without them."""
+    """Return the ability of a check to fail on probes of a kind; `base` means that it fails without them."""
     index = group.names.index(name)
     if not any(proofs.kind_of(probe.kind) == kind and _is_about(probe, index) for probe in probes):
         return "impossible"
@@ -300,13 +300,13 @@ def ability_of(
 
 
 def read_run(group: Group, ran: Ran | Run) -> checking.Read:
-    """The outcome of a run, and the value that a metric's check printed."""
+    """Read the outcome of a run, and the value that a metric's check printed."""
     result = ran.result
     return checking.read(group.checks[0], result.exit_code, result.output, timed_out=result.timed_out)
 
 
 def floor_of(group: Group, ran: Ran | Run, roughly: float = 0.0) -> float | None:
-    """The gain of a metric's value, None without one; with `roughly`, minus its tolerance or that share of it."""
+    """Return the gain of a metric's value, or None; with `roughly`, minus its tolerance or that share of it."""
     metric, value = group.checks[0].metric, read_run(group, ran).value
     if metric is None or value is None:
         return None

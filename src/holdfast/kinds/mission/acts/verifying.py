@@ -56,7 +56,7 @@ async def verify(shift: Shift, action: Verify) -> None:
     try:
         await job.run()
     except HeadMoved:
-        return  # a person stopped it: the next shift starts from the recorded verdicts
+        return  # a user stopped it: the next shift starts from the recorded verdicts
     except (HandsError, EnvironmentFailed) as problem:
         error = str(problem)
     ended = VerificationEnded(verification_id=job.verification_id, effect=action.effect, tree=action.tree, error=error)
@@ -110,7 +110,7 @@ class _Verification:
 
     @property
     def mission(self) -> MissionState:
-        """The present state: verdicts arrive while this runs."""
+        """Present state: verdicts arrive while this runs."""
         return of_mission(self.shift.state)
 
     async def run(self) -> None:
@@ -133,7 +133,7 @@ class _Verification:
     # --- one run ---------------------------------------------------------------------------------
 
     async def _run(self, group: Group, ground: Ground) -> Run | None:
-        """One run on a clean checkout; None if all its verdicts are recorded."""
+        """Run once on a clean checkout; None if all its verdicts are recorded."""
         mine, part = ground is self.ground, group
 
         async def wanted(place: Place, laid: str) -> Typed | None:
@@ -183,7 +183,7 @@ class _Verification:
         await self.shift.fact(started)
 
     async def _resumed(self, waiting: list[Group]) -> Run | None:
-        """A check's own run from an earlier shift that still runs or whose result is known, if any."""
+        """Return a check's own run from an earlier shift that still runs or whose result is known, or None."""
         found: tuple[Group, Ran] | None = None
         for identity in self.open.hands if self.open is not None else ():
             hands = await self.shift.doors.hands.attach(identity)
@@ -200,7 +200,7 @@ class _Verification:
         return await self._run_of(*found, self.ground)
 
     async def _left(self, waiting: list[Group], hands: Hands) -> tuple[Group, Ran] | None:
-        """The result of a check's own run in these hands, if any."""
+        """Return the result of a check's own run in these hands, or None."""
         for group in waiting:
             call_id = call_id_of(self.verification_id, _label(group, self.ground))
             status = await hands.status(self.shift.epoch, call_id)
@@ -250,7 +250,7 @@ class _Verification:
             await self._verdict(run, len(tally.runs), 0)
 
     async def _suspected(self, run: Run) -> None:
-        """A run that failed, and all its parts passed: one of them is flaky. Which one, its output may have said."""
+        """Handle a failed run whose parts all passed: one of them is flaky. The output may name it."""
         named = checking.named(run.group, run.result.output)
         verdicts = self.mission.verdicts.get(self.action.tree, {})
         passed = all(name in verdicts and verdicts[name].outcome == "pass" for name in run.group.names)
@@ -259,9 +259,9 @@ class _Verification:
             await self.shift.fact(*self._noted(unknown, 2, 1))
 
     async def _green(self, run: Run, runs: int, failures: int) -> None:
-        """A check passed: it counts when it could have failed, and passes as often as it has to."""
+        """Count a passing check once it could have failed and has passed as often as required."""
         names, most = run.group.names, self.mission.policy.confirm_runs
-        settled = only_looks(self.action.effect) or run.group.checks[0].metric is not None  # that had so many runs
+        settled = only_looks(self.action.effect) or run.group.checks[0].metric is not None  # they had as many
         new = proofs.never_green(self.mission, names) if most > 1 and not settled else ()
         red = dict.fromkeys(new, sometimes(runs, failures)) if failures else {}
         sure = [name for name in names if name not in red]
@@ -277,7 +277,7 @@ class _Verification:
         await self._record(run, runs, failures, {**red, **proved.lost}, proved)
 
     async def _record(self, run: Run, runs: int, failures: int, red: Mapping[str, str], proved: Proved) -> None:
-        """Record what is known of the criteria of a run that passed; `red` are those that do not count, and why."""
+        """Record the criteria of a passing run; `red` are those that do not count, with reasons."""
         good = tuple(name for name in run.group.names if name not in red)
         facts: list[Fact] = [*proved.facts]
         if proved.lost:
@@ -332,11 +332,11 @@ class _Verification:
         return tuple(FlakeNoted(criterion=name, tree=tree, runs=runs, failures=failures) for name in names)
 
     async def _red(self, run: Run) -> None:
-        """A check that failed alone is run again before it counts; see `mission.flakes` for the rules."""
+        """Run a check that failed alone again before the failure counts; see `check.flakes` for the rules."""
         group, tally = run.group, Tally([run])
         reruns = 0 if run.result.exit_code in checking.NOT_RUN else self.mission.policy.flake_reruns
         reruns = min(reruns, 1) if run.read.outcome == "timeout" else reruns
-        reruns = 0 if self.action.effect.startswith(BEFORE) else reruns  # it is expected to fail there
+        reruns = 0 if self.action.effect.startswith(BEFORE) else reruns  # failure is expected there
         await self._again(group, tally, 1 + reruns, until_passed=True)
         known = any(flakes.known(self.mission, name) for name in group.names)
         if reruns and run.read.outcome != "timeout":
@@ -348,7 +348,7 @@ class _Verification:
         await self._end(tally, green=tally.passes > 0)
 
     async def _weighed(self, group: Group, tally: Tally, reruns: int) -> bool:
-        """Decide by more runs, also on the main branch, if a check that passed and failed counts as passed."""
+        """Decide by more runs, also on the main branch, whether a check that passed and failed counts as passed."""
         await self._again(group, tally, 1 + reruns)
         if tally.failures == 1:
             return True
@@ -373,7 +373,7 @@ class _Verification:
         return mission.main_tree != self.action.tree and any(name in mission.passed for name in group.names)
 
     async def _fails_on_main(self, group: Group, most: int) -> bool:
-        """Run a check that passed on the main branch again there; return True if it fails in one of `most` runs."""
+        """Run a check that passed on the main branch there again; return True if it fails in one of `most` runs."""
         if not self._passed_before(group):
             return False
         mission = self.mission

@@ -45,8 +45,8 @@ class Hooked:
 class Working(Acts):
     """Memory of a role in one shift.
 
-    `hooks` are those of its project once they were read; `handed` is a commit of its tree before they ran at its
-    submission. `uncommitted` is one more than the position of a change that could not be committed, 0 for none.
+    `hooks` are those of its project once read; `handed` is the commit of its tree before they ran at its submission.
+    `uncommitted` is one more than the position of a change that could not be committed, 0 for none.
     """
 
     def __init__(self, shift: Shift) -> None:
@@ -57,16 +57,16 @@ class Working(Acts):
 
 
 def working(shift: Shift) -> Working:
-    """The memory of a role in this shift."""
+    """Return the memory of a role in this shift."""
     assert isinstance(shift.acts, Working)
     return shift.acts
 
 
 TRIES = 3
-"""Attempts to move a branch that is moved from outside meanwhile."""
+"""Attempts to move a branch that another process moves meanwhile."""
 
 NAMED = 20
-"""Most paths that are named in an event."""
+"""Most paths named in an event."""
 
 KEPT = "refs/holdfast"
 """Prefix of refs that keep the commits of earlier workers of a task reachable."""
@@ -83,7 +83,7 @@ async def commit(shift: Shift, ended: ShiftEnded) -> bool:
         return False
     own = role_state(state)
     if state.mutated_seq <= own.committed_seq and not (own.submitted_seq and not own.committed[0]):
-        return False  # unchanged since the last commit; submitted work has one in any case
+        return False  # unchanged since the last commit; submitted work always has one
     memory = working(shift)
     if memory.uncommitted == state.mutated_seq + 1:
         return False
@@ -112,7 +112,7 @@ async def commit(shift: Shift, ended: ShiftEnded) -> bool:
 
 
 async def look(shift: Shift, role: Role) -> str:
-    """A commit of the folder as it is, on no branch; empty if there can be none."""
+    """Commit the folder as it is, on no branch; return an empty text if that is impossible."""
     try:
         return (await _read(shift, role, role.base, shift.doors.repository(role.repo), ())).commit
     except RepositoryUnfit:
@@ -156,7 +156,7 @@ async def _commit(shift: Shift, role: Role) -> tuple[Commit, str, tuple[str, ...
 
 
 async def _by_checks(shift: Shift, repository: Repository, role: Role, made: Commit) -> tuple[str, ...]:
-    """Files that hooks and checks wrote since the submission, except product files that they changed."""
+    """Return the files that hooks and checks wrote since the submission, except product files that they changed."""
     handed = working(shift).handed
     if not handed or not role_state(shift.state).submitted_seq:
         return ()
@@ -165,7 +165,7 @@ async def _by_checks(shift: Shift, repository: Repository, role: Role, made: Com
 
 
 async def _parent(shift: Shift, repository: Repository, role: Role, present: Commit | None) -> str:
-    """The parent of the commit: the branch, unless it is of an earlier worker, which a ref then keeps."""
+    """Return the parent of the commit: the branch, unless it is an earlier worker's, which a ref then keeps."""
     if present is None:
         return role.base
     if role_state(shift.state).committed[0] or present.commit == role.base:
