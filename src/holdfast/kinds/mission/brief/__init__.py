@@ -1,1 +1,1 @@
-"""Briefs: what happened, from the log by code."""
+"""Briefs: summaries of a session's events, made from the log by code."""

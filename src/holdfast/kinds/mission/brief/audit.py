@@ -1,4 +1,4 @@
-"""Audit of a brief against the log: each number is counted again in another way, each claim checked. Pure.
+"""Audit of a brief against the log: recounts each number in another way and checks each claim. Pure.
 
 It shares no code with the brief, not even the fold: it reads exported events.
 """
@@ -24,7 +24,7 @@ class _Log(NamedTuple):
 
 
 def audit(brief: Brief, events: Sequence[Event], below: Iterable[Sequence[Event]] = ()) -> list[str]:
-    """The differences between a brief and the log; none when they agree.
+    """Return the differences between a brief and the log; none if they agree.
 
     `events` and `below` are as for `brief`. A brief of a fork is checked against the fork's own events.
     """
@@ -84,10 +84,10 @@ _TYPES: dict[str, frozenset[str]] = {
         {"span.model_request_end", "agent.tool_result", "tool.outcome_unknown", "tool.dispatched"}
     ),
 }  # fmt: skip
-"""Kinds of lines without a counter below → types of their evidence. Examples of a decision have checks."""
+"""Kinds of lines without a counter below → types of their evidence. Examples of a decision have `_CHECKS`."""
 
 _MOVES = ("task", "mission", "repo", "judge", "criterion", "batch", "session", "contract")
-"""Families of events that move a task, or are a reason that a criterion is not met."""
+"""Families of events that move a task or explain an unmet criterion."""
 
 
 def _claims(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _fits(kind: str, raw: Raw) -> bool:
 
 
 def _typed(*types: str, **fields: Any) -> Callable[[Raw, bool], bool]:
-    """Match events of these types with these fields; True for a field means that it is not empty."""
+    """Match events of these types with these fields; True for a field means non-empty."""
 
     def counted(raw: Raw, judge: bool) -> bool:
         if raw["type"] not in types:
@@ -195,7 +195,7 @@ COUNTED: dict[str, Callable[[Raw, bool], bool]] = {
     "requests": _typed("span.model_request_end"),
     "unpriced": lambda raw, _: raw["type"] == "span.model_request_end" and raw.get("cost_pico") is None,
 }
-"""Name of a number → a predicate on an exported event, and whether its session is a judge's."""
+"""Name of a number → a predicate on an exported event and whether its session is a judge's."""
 
 _TOP_ONLY = frozenset({"merged", "checks"})
 
@@ -302,12 +302,12 @@ def _criteria(brief: Brief, log: _Log) -> Iterator[str]:
 
 
 def _named(brief: Brief, *kinds: str) -> set[str]:
-    """The criteria that lines of these kinds are about."""
+    """Return the criteria that lines of these kinds are about."""
     return {name for line in brief.lines if line.kind in kinds for each in line.examples for name in each.criteria}
 
 
 class _Replay:
-    """The main branch of a mission, event by event."""
+    """Main branch of a mission, replayed event by event."""
 
     def __init__(self, mission: Raw) -> None:
         self.at_end = mission.get("policy", {}).get("judge") == "at_end"
@@ -368,7 +368,7 @@ class _Replay:
         self.criteria = after
 
     def met(self) -> set[str]:
-        """The criteria that pass on the main branch as it is."""
+        """Return the criteria that pass on the current main branch."""
         whole = self.passed | (self.final if self.at_end and self.final_tree == self.tree else set())
         return whole & set(self.criteria)
 

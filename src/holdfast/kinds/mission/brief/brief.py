@@ -39,7 +39,7 @@ from holdfast.session.state import State
 
 
 class Spent(msgspec.Struct):
-    """Spend of a role. `unpriced` requests are of unknown cost; `last` is the latest event that spent."""
+    """Spend of a role. `unpriced` requests are of unknown cost; `last` is the latest spending event."""
 
     pico: int = 0
     requests: int = 0
@@ -48,17 +48,17 @@ class Spent(msgspec.Struct):
 
     @property
     def known(self) -> int | None:
-        """The cost in pico-dollars, None when nothing of it is known."""
+        """Known cost in pico-dollars, or None."""
         return None if self.unpriced and not self.pico else self.pico
 
     def cost(self) -> str:
-        """The cost as text; an unknown cost is called unknown, never 0."""
+        """Cost as text. An unknown cost is called unknown, never 0."""
         if not self.unpriced:
             return usd(self.pico)
         return f"at least {usd(self.pico)}" if self.pico else "unknown"
 
     def words(self) -> str:
-        """The cost and the number of requests."""
+        """Cost and number of requests, as text."""
         requests = counted(self.requests, "request")
         if not self.unpriced:
             return f"{usd(self.pico)}, {requests}"
@@ -67,7 +67,7 @@ class Spent(msgspec.Struct):
 
 
 def cost_of(event: Event) -> tuple[int, bool] | None:
-    """The spend of an event in pico-dollars, and True if part of it is unknown; None when it spends nothing."""
+    """Return the spend of an event in pico-dollars, and True if part of it is unknown; None if it spends nothing."""
     fact = event.fact
     match fact:
         case ModelRequestEnd():
@@ -81,7 +81,7 @@ def cost_of(event: Event) -> tuple[int, bool] | None:
 
 
 def by_role(tree: Tree, *, whole: bool = False) -> dict[str, Spent]:
-    """Spend by role in new events, or in all with `whole`."""
+    """Sum the spend by role in new events, or in all with `whole`."""
     found: dict[str, Spent] = {}
     for part in tree.parts:
         role = tree.role(part)
@@ -98,7 +98,7 @@ def by_role(tree: Tree, *, whole: bool = False) -> dict[str, Spent]:
 
 
 def total(spent: dict[str, Spent]) -> Spent:
-    """All of it."""
+    """Return the total spend."""
     whole = Spent()
     for each in spent.values():
         whole.pico += each.pico
@@ -109,7 +109,7 @@ def total(spent: dict[str, Spent]) -> Spent:
 
 
 def lines(spent: dict[str, Spent], cap_pico: int | None, session_id: str) -> tuple[Line, ...]:
-    """The money by role, the dearest first."""
+    """Return lines of spend by role, the highest first."""
     if not spent:
         return ()
     whole = total(spent)
@@ -137,10 +137,10 @@ def brief(
     running: bool = False,
     changed: Sequence[str] = (),
 ) -> Brief:
-    """The brief of a session, from its events, the state folded from them, and the logs of its descendants.
+    """Build the brief of a session from its events, the folded state, and the logs of its descendants.
 
     With `since_us` it covers events after that time, but the present status in full. `running` means that a process
-    holds the session. `changed` are paths that differ between its first and its last workspace snapshot.
+    holds the session. `changed` are paths that differ between its first and last workspace snapshots.
     """
     tree = Tree(events, below, since_us)
     known = Known(tree, of_mission(state)) if mission_of(state) is not None else None
@@ -173,7 +173,7 @@ def brief(
 
 
 def _headline(tree: Tree, state: State, needs: int, *, running: bool) -> str:
-    """Status, number of decisions, total cost, and of a mission its merges."""
+    """Return status, number of decisions, and total cost; for a mission also its merges."""
     whole = total(by_role(tree, whole=True))
     seconds = duration_us(tree, running=running) // 1_000_000
     minutes, hours = seconds // 60, seconds // 3600
@@ -204,7 +204,7 @@ def _state(state: State, *, running: bool) -> str:
 
 
 def duration_us(tree: Tree, *, running: bool) -> int:
-    """Time from a session's first event to its last end of a shift; to its last event if it runs or never ended one."""
+    """Time from a session's first event to its last end of a shift; to its last event if it runs or no shift ended."""
     own = tree.top.events
     ends = [event for event in own if isinstance(event.fact, ShiftEnded)]
     last = own[-1] if running or not ends else ends[-1]
@@ -225,7 +225,7 @@ def _stands(tree: Tree, known: Known | None, elsewhere: frozenset[str]) -> tuple
 
 
 def _changed(tree: Tree, known: Known | None, paths: Sequence[str]) -> tuple[Line, ...]:
-    """Changes of a mission; of another session, changed files and the number of calls by outcome."""
+    """List the changes of a mission; for another session, changed files and the number of calls by outcome."""
     if known is not None:
         return brief_mission.changed(known)
     kept = [event for event in tree.top.events if isinstance(event.fact, WorkspaceSnapshotted) and event.fact.snapshot]
@@ -244,7 +244,7 @@ def _changed(tree: Tree, known: Known | None, paths: Sequence[str]) -> tuple[Lin
 
 
 def _wrong(tree: Tree, found: Found, decide: tuple[Line, ...]) -> tuple[Line, ...]:
-    """Problems, without those that a decision is about."""
+    """List problems, except those that a decision covers."""
     lines = brief_kinds.lines(brief_kinds.WRONG, found, tree.top.session_id)
     names, items = told(decide), asked(decide)
     kept = [line for line in lines if not _is_told(tree, line, names, items)]
@@ -257,7 +257,7 @@ def _is_told(tree: Tree, line: Line, names: frozenset[str], items: frozenset[tup
         session_id, seq = each.evidence[0].session_id, each.evidence[0].seq
         event = tree.top.at(seq) if session_id == tree.top.session_id else None
         if line.kind in ("escalated", "breaker", "cap"):
-            # The item is in the transaction of its cause.
+            # The item is in the same transaction as its cause.
             if items.isdisjoint({(session_id, seq - 1), (session_id, seq + 1)}):
                 return False
         elif line.kind == "sent_back" and event is not None and isinstance(event.fact, TaskRefused):
@@ -272,7 +272,7 @@ def _is_told(tree: Tree, line: Line, names: frozenset[str], items: frozenset[tup
 
 
 def _failed(tree: Tree, elsewhere: str) -> tuple[Line, ...]:
-    """Descendants that failed or were cancelled, with the reason, unless it is in the text `elsewhere`."""
+    """List failed or cancelled descendants, with the reason unless it is in the text `elsewhere`."""
     names = {part.session_id: tree.called(part) for part in tree.below}
     last = {event.fact.child_id: event for event in tree.events(ChildFinished) if isinstance(event.fact, ChildFinished)}
     examples = []

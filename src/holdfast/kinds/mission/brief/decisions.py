@@ -1,4 +1,4 @@
-"""Decisions that a brief asks for: each once, with the commands to type and their consequences. Pure."""
+"""Decisions that a brief asks for: each once, with the commands to run and their consequences. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AGAIN = "one more plan"
 
 
 def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -> tuple[Line, ...]:
-    """Open items of all sessions, and the reason that the session waits without an item."""
+    """Return open items of all sessions, and the reason that the session waits without an item."""
     found: dict[str, tuple[int, Line]] = {}
     for part in tree.parts:
         for item in items_of(part).values():
@@ -37,7 +37,7 @@ def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -
             if item.status != "open" or event is None or not isinstance(event.fact, ApprovalRequested):
                 continue
             line, key = _item(tree, part, item, event, known), event.fact.account_id or item.item_id
-            if key in found:  # two workers ask for the same budget
+            if key in found:  # two workers asked for the same budget
                 line = replace(found[key][1], evidence=(*found[key][1].evidence, *line.evidence))
             found[key] = (list(LEADS).index(item.kind), line)
     lines = tuple(line for _, line in sorted(found.values(), key=lambda each: each[0]))
@@ -47,7 +47,7 @@ def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -
 
 
 def items_of(part: Part) -> dict[str, ItemRow]:
-    """Items of a log by id, in their final state."""
+    """Return the items of a log by id, in their final state."""
     items: dict[str, ItemRow] = {}
     for event in part.events:
         name = item_of(event)
@@ -73,11 +73,11 @@ def _item(tree: Tree, part: Part, item: ItemRow, event: Event, known: Known | No
     return Line("waits", text, evidence=(of(event),), more=("inbox", item.item_id), options=options)
 
 
-# --- a mission that cannot go on -----------------------------------------------------------------
+# --- a stuck mission ----------------------------------------------------------------------------------
 
 
 def _mission_stuck(known: Known, item_id: str, fact: ApprovalRequested, event: Event) -> Line:
-    """The decision about a mission that cannot go on: its failing checks with their last output, and the options."""
+    """Describe the decision about a stuck mission: its failing checks with their last output, and the options."""
     failing = known.failing()
     blocked = [each for each in failing if each.obstacle is not None]
     options: list[Option] = []
@@ -135,10 +135,10 @@ def _waiting(text: str, event: Event, *options: Option) -> Line:
 
 
 def told(lines: tuple[Line, ...]) -> frozenset[str]:
-    """The criteria that these lines are about."""
+    """Return the criteria that these lines are about."""
     return frozenset(name for line in lines for each in line.examples for name in each.criteria)
 
 
 def asked(lines: tuple[Line, ...]) -> frozenset[tuple[str, int]]:
-    """The lines' own evidence, as pairs of session and position."""
+    """Return the lines' own evidence, as pairs of session and position."""
     return frozenset((each.session_id, each.seq) for line in lines for each in line.evidence)

@@ -1,4 +1,4 @@
-"""Parts of a brief, each with the events that support it, and their rendering as Markdown. Pure."""
+"""Parts of a brief, each with its supporting events, and their rendering as Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from holdfast.facts.session import SessionCreated, SessionForked
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 
 TEXT_MAX = 300
-"""Most characters kept of a text from an event."""
+"""Most characters kept of an event's text."""
 
 STANDING = (ShiftEnded, ShiftStarted, MissionFinished)
 """Events that determine the status of a session."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """An event that supports a line: its session, its position there, its type."""
+    """Event that supports a line: its session, its position there, its type."""
 
     session_id: str
     seq: int
@@ -31,7 +31,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One occurrence that a line counts. `criteria` are the ids that it is about."""
+    """Occurrence that a line counts. `criteria` are the ids that it is about."""
 
     text: str
     evidence: tuple[Evidence, ...]
@@ -40,7 +40,7 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One way to decide: its name, the commands to type in order, and their consequence."""
+    """Option of a decision: its name, the commands to run in order, and their consequence."""
 
     name: str
     commands: tuple[tuple[str, ...], ...]
@@ -48,10 +48,10 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One claim, with evidence of its own or of each of its examples.
+    """A claim, with evidence of its own or of each of its examples.
 
     `kind` names its subject; `count` is the number of occurrences, all of them in `examples` if it has any. `more` are
-    the arguments of the command that shows them. `options` are those of a decision.
+    the arguments of the command that lists them. `options` are those of a decision.
     """
 
     kind: str
@@ -75,8 +75,8 @@ class Brief(msgspec.Struct, frozen=True):
     """Events of a session and its descendants up to `through_seq`, after `since_us` if set, condensed into lines.
 
     `headline` has the status, the total cost, and the number of decisions. `numbers` are the counts of the lines:
-    amounts in pico-dollars end in `_pico` and are None where nothing is known. `repo` and `branch` are those of a
-    mission, empty for another session.
+    amounts in pico-dollars end in `_pico` and are None if unknown. `repo` and `branch` are those of a mission, empty
+    for another session.
     """
 
     session_id: str
@@ -92,12 +92,12 @@ class Brief(msgspec.Struct, frozen=True):
 
     @property
     def lines(self) -> Iterator[Line]:
-        """All its lines, in order."""
+        """All lines of the brief, in order."""
         return (line for section in self.sections for line in section.lines)
 
 
 class Part:
-    """One session's log; the events of a fork begin at the fork. `role` is its role in a mission, empty for none."""
+    """Log of one session; the events of a fork begin at the fork. `role` is its role in a mission, or empty."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         forks = [place for place, event in enumerate(events) if isinstance(event.fact, SessionForked)]
@@ -111,13 +111,13 @@ class Part:
         self.is_mission = own is not None and own.mission is not None
 
     def at(self, seq: int) -> Event | None:
-        """The event at a position, None if it is missing."""
+        """Return the event at a position, or None if missing."""
         at = seq - self.events[0].seq if self.events else -1
         return self.events[at] if 0 <= at < len(self.events) else None
 
 
 class Tree:
-    """A session's log and the logs of its descendants. Only events after `since_us` are new."""
+    """Log of a session and the logs of its descendants. Only events after `since_us` are new."""
 
     def __init__(self, events: Sequence[Event], below: Iterable[Sequence[Event]], since_us: int | None) -> None:
         self.top = Part(events)
@@ -130,21 +130,21 @@ class Tree:
 
     @property
     def parts(self) -> list[Part]:
-        """All logs, the top one first."""
+        """All logs, that of the top session first."""
         return [self.top, *self.below]
 
     @property
     def name(self) -> str:
-        """Name of the top session in a command: its key, or its id."""
+        """Name of the top session for a command: its key, or its id."""
         return (self.top.created.key if self.top.created else "") or self.top.session_id
 
     def latest(self) -> Event | None:
-        """The latest event that determines the status of the top session."""
+        """Return the latest event that determines the status of the top session."""
         found = (event for event in reversed(self.top.events) if isinstance(event.fact, STANDING))
         return next(found, self.top.events[0] if self.top.events else None)
 
     def role(self, part: Part) -> str:
-        """The role that a session's cost counts for: its own, or that of the nearest ancestor with one."""
+        """Return the role that a session's cost counts for: its own, or that of the nearest ancestor with one."""
         if part is self.top:
             return "mission" if part.is_mission else "agent"
         return self._roles[part.session_id]
@@ -154,11 +154,11 @@ class Tree:
         return self.since_us is None or event.at_us > self.since_us
 
     def called(self, part: Part) -> str:
-        """Short name of a descendant; empty for the top session."""
+        """Return the short name of a descendant; empty for the top session."""
         return "" if part is self.top else part.name or self.role(part)
 
     def events(self, *kinds: type[Fact]) -> list[Event]:
-        """All events of the top session of these types."""
+        """Return the top session's events of these types."""
         return [event for event in self.top.events if isinstance(event.fact, kinds)]
 
 
@@ -174,20 +174,20 @@ def _inherited(part: Part, known: Mapping[str, Part]) -> str:
 
 
 def of(event: Event) -> Evidence:
-    """An event as evidence."""
+    """Return an event as evidence."""
     return Evidence(event.session_id, event.seq, event.type)
 
 
 def lined(
     kind: str, words: str, examples: Sequence[Example], more: tuple[str, ...], count: int = 0
 ) -> tuple[Line, ...]:
-    """A line with its examples and their number; no line without any."""
+    """Build a line from its examples and their number; no line without examples."""
     count = count or len(examples)
     return (Line(kind, f"{words}: {count}", count, examples=tuple(examples), more=more),) if examples else ()
 
 
 def plain(text: str, most: int = TEXT_MAX) -> str:
-    """A text on one line, without terminal control characters or Markdown syntax."""
+    """Reduce a text to one line without terminal control characters or Markdown syntax."""
     flat = " ".join(text.split())
     flat = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in flat)
     flat = _TAG.sub("(", flat.translate(_MARKS))
@@ -199,12 +199,12 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """`1 task`, `2 tasks`."""
+    """Format a count: `1 task`, `2 tasks`."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and the number of the others."""
+    """List the first names, and the number of the others."""
     shown = ", ".join(plain(name, 60) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -212,16 +212,16 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 # --- Markdown ----------------------------------------------------------------------------------------
 
 LINES_MAX = 40
-"""Most lines of a brief as Markdown."""
+"""Most lines of a brief in Markdown."""
 
 SHORT = 10
 EXAMPLE_MAX, HEAD_MAX = 200, 240
 LINKS_MAX = 3
 INLINE, BELOW, BELOW_LEAST = 4, 10, 2
-"""Most examples behind a line, and in lines of their own, with the least to which these are cut."""
+"""Most examples in a line, most in lines of their own, and the least that the latter are cut to."""
 
 _BELOW = frozenset({"waits", "unmet", "given_up"})
-"""Kinds whose examples are shown in lines of their own."""
+"""Kinds whose examples each get their own line."""
 
 _FIRST = {"stands": 0, "spend": 1, "stopped": 2, "waits": 3}
 """Kinds that are cut last."""
@@ -230,7 +230,7 @@ Typed = Callable[..., str]
 
 
 def typed_plainly(*words: str) -> str:
-    """A command to type with the default home."""
+    """Return a command for the default home."""
     return shlex.join(("holdfast", *words))
 
 
@@ -292,7 +292,7 @@ def _decision(brief: Brief, line: Line, number: int, most: int, typed: Typed) ->
 
 
 def _line(brief: Brief, line: Line, most: int, typed: Typed) -> list[str]:
-    """A line with its first examples and the number of the others; examples with the same text are one."""
+    """Render a line with its first examples and the number of the others; examples with the same text are merged."""
     head = f"- **{plain(line.text, HEAD_MAX)}**{_links(brief, line.evidence, line.commits)}"
     found: dict[str, Example] = {}
     for each in line.examples:

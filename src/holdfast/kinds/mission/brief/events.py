@@ -1,4 +1,4 @@
-"""Kinds of events that a brief lists, with the text for each event. Pure."""
+"""Kinds of events that a brief lists, and the text for each event. Pure."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from holdfast.kinds.mission.brief.document import Example, Line, Tree, counted, 
 from holdfast.kinds.mission.role.tools import SUBMIT_VERDICT
 
 SHORT = 10
-"""Characters of a commit's name that are shown."""
+"""Number of characters shown of a commit's name."""
 
 
 class Seen:
-    """Context of an event from the log before it: tool calls by id, and whether a shift is open."""
+    """Context of an event from the earlier log: tool calls by id, and whether a shift is open."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -66,7 +66,7 @@ Tell = Callable[[Any, Seen], str]
 
 
 class Kind(NamedTuple):
-    """A kind of event: its name, its title, and `tell`, which returns the text for an event, empty for another kind."""
+    """Kind of event: its name, its title, and `tell`, which returns the text for an event, empty for another kind."""
 
     name: str
     words: str
@@ -138,7 +138,7 @@ def _judged(fact: TaskJudged, seen: Seen) -> str:
 
 def _sent_back(fact: TaskRefused, seen: Seen) -> str:
     if fact.kind in ("judge", "ratchet"):
-        return ""  # told by its verdict, or by what the ratchet found
+        return ""  # covered by its verdict or by the ratchet's findings
     return f"{fact.task_id} ({fact.kind}): {fact.issues[0] if fact.issues else _NO_REASON}"
 
 
@@ -256,7 +256,7 @@ NEWS: tuple[Kind, ...] = (
     Kind("set_up", "set-ups that used the network", (EgressRecorded,), _set_up),
     Kind("finding", "findings", (FindingNoted,), lambda fact, _: f"{fact.task_id}: {fact.text}"),
 )
-"""Changes beside the work, and other news."""
+"""Changes besides the work, and other news."""
 
 KINDS: tuple[Kind, ...] = (*WRONG, *NEWS)
 
@@ -267,7 +267,7 @@ for _kind in KINDS:
 
 
 def scan(tree: Tree) -> dict[str, list[Example]]:
-    """New events of all logs by kind, in the order of each log."""
+    """Find new events of all logs by kind, in the order of each log."""
     found: dict[str, list[Example]] = {}
     for part in tree.parts:
         who = tree.called(part)
@@ -284,7 +284,7 @@ def scan(tree: Tree) -> dict[str, list[Example]]:
 
 
 def lines(kinds: tuple[Kind, ...], found: dict[str, list[Example]], session_id: str) -> tuple[Line, ...]:
-    """One line for each kind with events, the latest first."""
+    """Build one line for each kind with events, the latest first."""
     return tuple(
         line
         for kind in kinds
@@ -294,7 +294,7 @@ def lines(kinds: tuple[Kind, ...], found: dict[str, list[Example]], session_id: 
 
 
 def more_of(examples: list[Example], session_id: str) -> tuple[str, ...]:
-    """Arguments of the command that shows all of them: the log if they are in one, else the whole brief as JSON."""
+    """Return arguments of the command that lists all of them: one log if possible, else the whole brief as JSON."""
     evidence = [each for example in examples for each in example.evidence]
     sessions = {each.session_id for each in evidence}
     if len(sessions) == 1:

@@ -1,4 +1,4 @@
-"""Lines of a brief that only missions have: the status of criteria and its evidence, merges and other changes. Pure."""
+"""Lines of a brief for missions only: the status of criteria with evidence, merges, and other changes. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WANTED = {"at_least": "at least", "at_most": "at most", "equal": "exactly"}
 
 
 class Known:
-    """A mission with the events of its log by criterion and task."""
+    """Mission with the events of its log by criterion and task."""
 
     def __init__(self, tree: Tree, mission: MissionState) -> None:
         self.tree, self.mission, self.name = tree, mission, tree.name
@@ -56,12 +56,12 @@ class Known:
         return [fact.tree for fact in facts if isinstance(fact, MissionOpened | RepoMerged)] or [""]
 
     def standing(self) -> str:
-        """The result of the mission if it ended now."""
+        """Result of the mission if it ended now."""
         merged = self.tree.events(RepoMerged)
         return f"what is merged stays on {branch(self.mission)}" if merged else "nothing was merged"
 
     def failing(self) -> list[Failing]:
-        """Unmet criteria whose last check failed, grouped by the same telling lines."""
+        """Group unmet criteria whose last check failed by equal diagnostic lines."""
         found: dict[tuple[object, ...], Failing] = {}
         for name in self.unmet:
             each = self._failing(name)
@@ -82,7 +82,7 @@ class Known:
         hosts = [host for host in dict.fromkeys(self.refused) if host in fact.output + fact.command]
         found = obstacle(fact.command, fact.output, timed_out=fact.outcome == "timeout", refused=hosts)
         if found is not None and base is not None and _check(base).outcome == "pass":
-            found = None  # it passed here before, so the work is at fault
+            found = None  # it passed here before, so the work broke it
         if fact.outcome == "timeout":
             said: tuple[str, ...] = (f"it did not end in {check.timeout_s:g} s",) if check else ()
         elif fact.value is not None:
@@ -93,7 +93,7 @@ class Known:
         return Failing((name,), work, base, where, said, found)
 
     def metric(self, name: str) -> str:
-        """The latest value of a metric, its target, and its earlier values; empty for none."""
+        """Return the latest value of a metric, its target, and its earlier values; empty without a value."""
         curves = self.mission.curves
         values = [value for _, value in curves.get(name, ())]
         values = values or [value for event in self.checks.get(name, ()) if (value := _check(event).value) is not None]
@@ -107,7 +107,7 @@ class Known:
 
 
 class Failing(NamedTuple):
-    """Criteria whose check failed on a task's work and, if it ran there, at the base, with the telling lines."""
+    """Criteria whose check failed on a task's work and, if it ran there, at the base, with the diagnostic lines."""
 
     names: tuple[str, ...]
     on_work: Event | None
@@ -117,11 +117,11 @@ class Failing(NamedTuple):
     obstacle: Obstacle | None
 
     def called(self) -> str:
-        """The names of the criteria."""
+        """Names of the criteria."""
         return listed(self.names)
 
     def example(self) -> Example:
-        """The failure with its trees and the last telling lines."""
+        """Return the failure with its trees and the last diagnostic lines."""
         events = [each for each in (self.on_work, self.at_base) if each is not None]
         if self.on_work is None:
             where = f"fails {self.base}; no other tree was checked"
@@ -143,7 +143,7 @@ def _check(event: Event) -> CriterionChecked:
 
 
 def branch(mission: MissionState) -> str:
-    """The name of the mission's main branch."""
+    """Name of the mission's main branch."""
     return plain(mission.ref.removeprefix("refs/heads/"))
 
 
@@ -151,7 +151,7 @@ def branch(mission: MissionState) -> str:
 
 
 def stands(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
-    """Lines for met criteria by evidence, unmet ones with reasons, and metrics, without the criteria `told` before."""
+    """Build lines for met criteria by evidence, unmet ones with reasons, and metrics, except those already `told`."""
     event, total = known.tree.latest(), len(known.criteria)
     if event is None:
         return ()
@@ -169,18 +169,18 @@ def stands(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
 
 
 def is_unproven(mission: MissionState, name: str) -> bool:
-    """Tell whether a criterion's check was never seen to fail where it must. Older missions have no proofs at all."""
+    """Return True if a criterion's check was never seen to fail where it must. Older missions have no proofs at all."""
     proof = mission.proofs.get(name)
     return bool(mission.abilities or mission.proofs) and not (proof is not None and proof.shown)
 
 
 def is_stale(mission: MissionState, name: str) -> bool:
-    """Tell whether a later merge changed what a judge's verdict on this criterion was about."""
+    """Return True if a later merge changed files that a judge's verdict on this criterion was about."""
     return name in mission.stale
 
 
 def _met(known: Known) -> tuple[Line, ...]:
-    """Met criteria by kind of evidence."""
+    """Return met criteria by kind of evidence."""
     kinds: dict[str, list[Example]] = {"proven": [], "judged": [], "unproven": [], "stale": []}
     for name in (*known.met, *(each for each in known.unmet if is_stale(known.mission, each))):
         event = _proof(known, name) or known.judged.get(name)
@@ -200,7 +200,7 @@ def _met(known: Known) -> tuple[Line, ...]:
 
 
 def _proof(known: Known, name: str) -> Event | None:
-    """The verdict on the main branch's tree if there is one, else the event by which the criterion counts as met."""
+    """Return the verdict on the main branch's tree if any, else the event by which the criterion counts as met."""
     mission = known.mission
     good = {_check(each).tree: each for each in known.checks.get(name, ()) if _check(each).outcome == "pass"}
     event = good.get(mission.main_tree)
@@ -212,7 +212,7 @@ def _proof(known: Known, name: str) -> Event | None:
 
 
 def _metrics(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
-    """Metrics that are not in an earlier line."""
+    """Return metrics that are not in an earlier line."""
     examples = tuple(
         Example(plain(f"{name}: {words}"), (of(runs[-1]),))
         for name, runs in known.checks.items()
@@ -222,7 +222,7 @@ def _metrics(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
 
 
 def _unmet(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
-    """Unmet criteria that are not in an earlier line, each with the reason."""
+    """Return unmet criteria that are not in an earlier line, each with the reason."""
     names = [name for name in known.unmet if name not in told and not is_stale(known.mission, name)]
     if not names:
         return ()
@@ -236,7 +236,7 @@ def _unmet(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
 
 
 def _why(known: Known, name: str) -> Example:
-    """The reason that a criterion without a failing check is not met."""
+    """Explain an unmet criterion without a failing check."""
     tasks = [task for task in known.mission.tasks.values() if name in task.task.criteria]
     task = next((each for each in tasks if each.status not in OVER), tasks[-1] if tasks else None)
     event = known.judged.get(name)
@@ -257,7 +257,7 @@ def _why(known: Known, name: str) -> Example:
 
 
 def _tasks(known: Known) -> tuple[Line, ...]:
-    """Unfinished and given up tasks without an unmet criterion."""
+    """Return unfinished and given up tasks without an unmet criterion."""
     unmet, more = set(known.unmet), ("mission", "show", known.name)
     left = [task for task in known.mission.tasks.values() if not unmet.intersection(task.task.criteria)]
     open_ = [_task(known, task) for task in left if task.status not in OVER]
@@ -279,12 +279,12 @@ def _task(known: Known, task: TaskState) -> Example:
 
 
 def changed(known: Known) -> tuple[Line, ...]:
-    """Lines for merges, work that is not merged, amendments, and files outside the stated paths."""
+    """Build lines for merges, unmerged work, amendments, and files outside the stated paths."""
     return (*_merged(known), *_kept(known), *_amended(known), *_outside(known))
 
 
 def _merged(known: Known) -> tuple[Line, ...]:
-    """Merges, newest first, each with the files of its tasks."""
+    """Return merges, newest first, each with the files of its tasks."""
     examples, before = [], known.trees[0]
     for event in known.tree.events(RepoMerged):
         fact = event.fact
@@ -310,7 +310,7 @@ def _files(known: Known, tasks: Iterable[str]) -> str:
 
 
 def _kept(known: Known) -> tuple[Line, ...]:
-    """Unmerged work: the latest commit of each such task, with its files."""
+    """Return unmerged work: the latest commit of each such task, with its files."""
     last: dict[str, Event] = {}
     for part in known.tree.parts:
         for event in part.events:
@@ -342,7 +342,7 @@ def _amended(known: Known) -> tuple[Line, ...]:
 
 
 def _outside(known: Known) -> tuple[Line, ...]:
-    """Files changed by merged tasks outside the paths of all items."""
+    """Return files changed by merged tasks outside the paths of all items."""
     items = known.mission.contract.items
     if not items or not all(item.paths for item in items):
         return ()

@@ -1,1 +1,1 @@
-"""Checks: how they run, what they can show, and what their results mean."""
+"""Checks: their runs, proofs, and results."""

@@ -1,8 +1,8 @@
 """Runs of checks: grouping, command lines, outcomes, and obstacles outside the work. Pure (S25).
 
-Checks with the same command and tests of their own share a run: if it passes, each of them passes. If it fails, its
-output may hint at the failing ones; the group is divided, and each criterion gets its verdict from a run that passed or
-from runs of it alone. Criteria known to be flaky are run apart from the others, so that they do not fail large runs.
+Checks with the same command and tests of their own share a run: if it passes, each of them passes. If it fails, the
+group is divided with hints from its output, and each criterion gets its verdict from a passing run or from runs of its
+own. Criteria known to be flaky are run apart from the others, so that they do not fail large runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.facts.mission import Check
 from holdfast.kinds.mission.contract.contents import command_line, metric_holds, metric_value
 
 COMMAND_MAX = 60_000
-"""Bytes of a command line: Linux accepts no argument above 128 KiB."""
+"""Most bytes of a command line: Linux accepts no argument above 128 KiB."""
 
 TOGETHER_S = 1_800.0
 """Limit for the sum of timeouts of a run of many checks, unless one of them alone is longer."""
@@ -62,13 +62,13 @@ class Group(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command line as a user would type it."""
+        """Command line as a user would type it."""
         tests = dict.fromkeys(test for check in self.checks for test in check.tests)
         return command_line(msgspec.structs.replace(self.checks[0], tests=tuple(tests)))
 
 
 def groups(checks: dict[str, Check], flaky: Collection[str] = ()) -> list[Group]:
-    """The runs that these criteria need if all pass, those of steady criteria first."""
+    """Return the runs that these criteria need if all pass, those of steady criteria first."""
     found: dict[tuple[object, ...], list[str]] = {}
     for name, check in checks.items():
         alone = name if check.metric is not None else ""
@@ -85,7 +85,7 @@ def _bounded(group: Group, most: int) -> Iterable[Group]:
 
 
 def halves(group: Group) -> tuple[Group, Group]:
-    """Two parts of about the same size."""
+    """Split a group into two parts of about the same size."""
     middle = (len(group.names) + 1) // 2
     return group.part(group.names[:middle]), group.part(group.names[middle:])
 
@@ -94,7 +94,7 @@ _BAD = re.compile(r"\b(?:FAIL(?:ED|URE)?|ERROR|not ok|failed)\b")
 
 
 def named(group: Group, output: str) -> tuple[str, ...]:
-    """Criteria that the output of a failed run mentions; none if they are too many to be a hint.
+    """Return criteria that the output of a failed run mentions; none if there are too many to be a hint.
 
     The output is untrusted: it may influence the order of work, never a verdict.
     """
@@ -108,8 +108,8 @@ def named(group: Group, output: str) -> tuple[str, ...]:
 
 
 def divided(group: Group, output: str) -> tuple[Group, ...]:
-    """The runs after a failed one: each criterion alone if they are few, else those that the output names alone and the
-    rest together, else two halves.
+    """Return the runs after a failed one: each criterion alone if there are few; else those that the output names alone
+    and the rest together; else two halves.
     """
     if len(group.names) <= FEW:
         return tuple(group.part((name,)) for name in group.names)
@@ -121,7 +121,7 @@ def divided(group: Group, output: str) -> tuple[Group, ...]:
 
 
 def script(group: Group) -> str:
-    """The command for the hands. A metric's standard output is printed last, after all of its standard error."""
+    """Return the command for the hands. A metric's standard output is printed last, after all of its standard error."""
     if group.checks[0].metric is None:
         return group.command
     quoted = shlex.quote(group.command)
@@ -136,7 +136,7 @@ class Read(NamedTuple):
 
 
 def read(check: Check, exit_code: int | None, output: str, *, timed_out: bool = False, cut: bool = False) -> Read:
-    """Outcome of a run by its exit status in the journal of the hands; only a metric's value comes from the output.
+    """Read a run's outcome from its exit status in the hands' journal; only a metric's value comes from the output.
 
     `cut` means that the command did not end by itself. No exit status, or one for a command that was not found or
     cannot be run, is an error: nothing was checked.
@@ -163,7 +163,7 @@ def key(tree: str, contract: str, environment: str, laid: str) -> str:
 
 
 def tail(output: str) -> str:
-    """The end of an output, from the start of a line if possible."""
+    """Return the end of an output, from the start of a line if possible."""
     if len(output) <= OUTPUT_MAX:
         return output
     cut = output[-OUTPUT_MAX:]
@@ -197,12 +197,12 @@ _DULL = re.compile(r"^[=\-_ .~^]*$|^=+ .* =+$|^\d+ (?:passed|failed)|^FAILED \((
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """Reason outside the work why a check cannot pass. `what` is a host or module, empty if unknown."""
+    """Reason outside the work that prevents a check from passing. `what` is a host or module, or empty if unknown."""
 
     kind: Literal["network", "module", "hangs"]
     what: str = ""
     sure: bool = False
-    """The egress proxy refused the host; otherwise it is only a hint in the output."""
+    """True if the egress proxy refused the host; otherwise the obstacle is only a hint in the output."""
 
     def words(self) -> str:
         """Describe the obstacle."""
@@ -216,7 +216,7 @@ class Obstacle(msgspec.Struct, frozen=True):
                 return "it exceeded its timeout"
 
     def advice(self) -> str:
-        """Describe what to allow or add."""
+        """Advise what to allow or add."""
         match self.kind:
             case "network":
                 return f"allow {self.what or 'the host'} with --allow-host, or make the check work offline"
@@ -229,7 +229,7 @@ class Obstacle(msgspec.Struct, frozen=True):
 def obstacle(
     command: str, output: str, *, timed_out: bool = False, refused: Sequence[str] = (), own: Collection[str] = ()
 ) -> Obstacle | None:
-    """Find what prevented a failed run from passing; None if only the work itself did.
+    """Find the obstacle of a failed run; None if only the work is at fault.
 
     `refused` are hosts that the egress proxy refused during the run. `own` are names of the project's modules, which
     are no obstacle: they exist or are to be made.
@@ -248,7 +248,7 @@ def obstacle(
 
 
 def telling(output: str) -> tuple[str, ...]:
-    """The last lines of an output that explain the failure."""
+    """Return the last lines of an output that explain the failure."""
     lines = [line.rstrip() for line in output.splitlines() if not _DULL.search(line.strip())]
     found = [line for line in lines if _TELLING.search(line)]
     kept = found[-LINES_SHOWN:] if found else lines[-1:]

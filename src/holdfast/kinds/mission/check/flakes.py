@@ -31,7 +31,7 @@ PROPOSE_AFTER = 5
 """Flaky results of a criterion before a user is asked about it."""
 
 CHANCE = 0.02
-"""A branch made a check unreliable if the probability of the difference by chance is below this."""
+"""Probability of a difference by chance below which a branch is blamed for making a check unreliable."""
 
 
 def known(mission: MissionState, name: str) -> bool:
@@ -40,12 +40,12 @@ def known(mission: MissionState, name: str) -> bool:
 
 
 def most_runs(reruns: int) -> int:
-    """Most runs of a check that both passed and failed, to measure how unreliable it is."""
+    """Return the most runs of a check that both passed and failed, to measure its unreliability."""
     return 2 * reruns + 1
 
 
 def patience(reruns: int) -> int:
-    """Runs of a check known to be flaky before its failures count."""
+    """Return the number of runs of a flaky check before its failures count."""
     return 3 * reruns
 
 
@@ -55,12 +55,12 @@ def introduced(failures: int, runs: int, main_runs: int) -> bool:
 
 
 def item_of(name: str) -> str:
-    """The call id that links an inbox item to its criterion."""
+    """Return the call id that links an inbox item to its criterion."""
     return f"{KIND}:{name}"
 
 
 def to_propose(state: State) -> list[str]:
-    """Criteria that a user should decide about: flaky often enough, and not asked about yet."""
+    """Return criteria that a user should decide about: flaky often enough, and not asked about yet."""
     mission = of_mission(state)
     asked = {ask.call_id for ask in state.asks.values() if ask.kind == KIND}
     criteria = mission.contract.criteria()
@@ -72,7 +72,7 @@ def to_propose(state: State) -> list[str]:
 
 
 def quarantined(state: State) -> tuple[Fact, ...]:
-    """Amendments that remove criteria whose quarantine a user approved and that are still in the contract."""
+    """Return amendments that remove criteria whose quarantine a user approved and that are still in the contract."""
     mission = of_mission(state)
     criteria = mission.contract.criteria()
     for ask in state.asks.values():
@@ -94,7 +94,7 @@ def quarantined(state: State) -> tuple[Fact, ...]:
 
 
 def without(contract: Contract, name: str) -> Contract:
-    """The contract without a criterion. Its item stays."""
+    """Return the contract without a criterion. Its item stays."""
     items = tuple(
         msgspec.structs.replace(item, criteria=tuple(each for each in item.criteria if each.id != name))
         for item in contract.items

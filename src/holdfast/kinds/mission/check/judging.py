@@ -1,4 +1,4 @@
-"""Files that decide the result of a check, besides tests: programs, build files, scripts, settings of runners. Pure.
+"""Files other than tests that decide the result of a check: programs, build files, scripts, runner settings. Pure.
 
 `judges` follows the commands of the checks at the base. A file that an item names in its `paths` is product code, even
 if a check runs it; lint reports that (`exposed`).
@@ -81,7 +81,7 @@ class Judges:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Globs of the settings of tools that checks run."""
+        """Return globs of the settings of tools that checks run."""
         return tuple(glob for tool in sorted(self.tools) for glob in SETTINGS.get(tool, ()))
 
 
@@ -94,7 +94,7 @@ def judges(contract: Contract, files: Mapping[str, bytes]) -> Judges:
 
 
 def programs(check: Check, files: Mapping[str, bytes]) -> frozenset[str]:
-    """The files that decide one check, without settings."""
+    """Return the files that decide one check, without settings."""
     found = Judges()
     _line(command_line(check), "", files, found, 0, metric=check.metric is not None)
     return frozenset(path for path in found.files if path in files)
@@ -110,13 +110,13 @@ def _all(contract: Contract, files: Mapping[str, bytes], found: Judges) -> None:
 
 
 def named(contract: Contract) -> frozenset[str]:
-    """Paths that items name without a wildcard: product code, even in a folder of tests."""
+    """Return paths that items name without a wildcard: product code, even in a test folder."""
     globs = (glob.removeprefix("./") for item in contract.items for glob in item.paths)
     return frozenset(glob for glob in globs if not set(glob) & set("*?["))
 
 
 def looked_into(contract: Contract, known: Mapping[str, bytes]) -> frozenset[str]:
-    """Paths whose content is needed to follow the checks. Call again with them until none is new."""
+    """Return paths whose content is needed to follow the checks. Call again with them until no path is new."""
     found = Judges()
     every = _Any(known)
     _all(contract, every, found)
@@ -124,7 +124,7 @@ def looked_into(contract: Contract, known: Mapping[str, bytes]) -> frozenset[str
 
 
 class _Any(dict[str, bytes]):
-    """Files that record which paths are looked up."""
+    """Mapping of files that records the paths looked up."""
 
     def __init__(self, known: Mapping[str, bytes]) -> None:
         super().__init__(known)
@@ -244,7 +244,7 @@ def _make(run: Run, files: Mapping[str, bytes], found: Judges, depth: int) -> No
     rules = _rules(text)
     wanted = targets or list(rules)[:1]
     if rules and run.name in ("make", "gmake", "just") and not all(each in rules for each in wanted):
-        return  # the target is still to be made, so the build file is part of the work
+        return  # the target does not exist yet, so the build file is part of the work
     found.files.add(path)
     found.files |= {
         each for word in re.findall(r"^-?include\s+(\S+)", text, re.M) if (each := placed(folder, word)) in files
@@ -278,7 +278,7 @@ def _targets(
 
 
 def _rules(text: str) -> dict[str, tuple[list[str], list[str]]]:
-    """The targets of a build file, each with its prerequisites and recipe."""
+    """Return the targets of a build file, each with its prerequisites and recipe."""
     rules: dict[str, tuple[list[str], list[str]]] = {}
     here: list[str] = []
     for line in text.replace("\\\n", " ").splitlines():
@@ -299,7 +299,7 @@ def _rules(text: str) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def _package(run: Run, files: Mapping[str, bytes], found: Judges, depth: int) -> None:
-    """Record a script of package.json, with those that run before and after it."""
+    """Record a script of package.json, with its pre and post scripts."""
     words = [word for word in run.arguments if not word.startswith("-")]
     name = words[1] if words[:1] in (["run"], ["run-script"]) and len(words) > 1 else words[0] if words else ""
     name = {"t": "test", "tst": "test"}.get(name, name)
@@ -323,7 +323,7 @@ def _package(run: Run, files: Mapping[str, bytes], found: Judges, depth: int) ->
 
 
 def exposed(contract: Contract, files: Collection[str]) -> list[tuple[str, str, str]]:
-    """Files that decide a check although an item names them as its product: item, criterion, path."""
+    """Return files that decide a check but are named as an item's product: item, criterion, path."""
     out = []
     known = dict.fromkeys(files, b"")
     for item in contract.items:

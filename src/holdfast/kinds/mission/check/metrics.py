@@ -1,4 +1,4 @@
-"""Metrics that improve step by step: values so far, comparison, and the next task. Pure (S26)."""
+"""Metrics that improve step by step: values, comparisons, and the next task. Pure (S26)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.kinds.mission.fold.state import MissionState
 from holdfast.kinds.mission.plan import free_id
 
 TASKS_MAX = 30
-"""Tasks for one metric before a user is asked, however well they go."""
+"""Tasks for one metric before a user is asked, regardless of their success."""
 
 SHOWN = 12
 """Most values of a curve that are shown: the first and the latest."""
 
 
 def metric_of(mission: MissionState, name: str) -> Metric | None:
-    """The metric of a criterion; None if it has none."""
+    """Return the metric of a criterion, or None."""
     criterion = mission.contract.criteria().get(name)
     return criterion.check.metric if criterion is not None and criterion.check is not None else None
 
@@ -29,7 +29,7 @@ def still_open(mission: MissionState, name: str) -> bool:
 
 
 def gain(metric: Metric, value: float | None) -> float:
-    """A number that is higher for a better value; no value is the worst."""
+    """Return a number that is higher for a better value; a missing value ranks worst."""
     if value is None:
         return -math.inf
     if metric.direction == "equal":
@@ -38,18 +38,18 @@ def gain(metric: Metric, value: float | None) -> float:
 
 
 def median(metric: Metric, values: Sequence[float | None]) -> int:
-    """Index of the median among the values of several runs; of an even number, the worse one."""
+    """Return the index of the median among the values of several runs; of an even number, the worse one."""
     ordered = sorted(range(len(values)), key=lambda index: gain(metric, values[index]))
     return ordered[(len(values) - 1) // 2]
 
 
 def values(mission: MissionState, name: str) -> tuple[float, ...]:
-    """The values on the main branch so far, oldest first."""
+    """Return the values on the main branch so far, oldest first."""
     return tuple(value for _, value in mission.curves.get(name, ()))
 
 
 def best(mission: MissionState, name: str) -> float | None:
-    """The best value on the main branch so far; None if there is none."""
+    """Return the best value on the main branch so far, or None."""
     metric = metric_of(mission, name)
     return None if metric is None else max(values(mission, name), key=lambda each: gain(metric, each), default=None)
 
@@ -87,7 +87,7 @@ def words(mission: MissionState, tree: str, name: str) -> str:
 
 
 def curve(mission: MissionState, name: str) -> str:
-    """The values so far and the target, such as `0.4 → 0.52 → 0.61, target at least 0.9`; empty for no metric."""
+    """Format the values so far and the target, such as `0.4 → 0.52 → 0.61, target at least 0.9`; empty without one."""
     metric = metric_of(mission, name)
     if metric is None:
         return ""
@@ -102,7 +102,7 @@ def curve(mission: MissionState, name: str) -> str:
 
 
 def without_improvement(mission: MissionState, name: str) -> int:
-    """Number of unsuccessful tasks for a metric since its best value."""
+    """Count the unsuccessful tasks for a metric since its best value."""
     known, top = mission.curves.get(name, []), best(mission, name)
     since = next((seq for seq, value in known if value == top), 0)
     lost = [task for task in mission.tasks.values() if task.status in ("failed", "blocked", "infeasible")]
@@ -110,7 +110,7 @@ def without_improvement(mission: MissionState, name: str) -> int:
 
 
 def halted(mission: MissionState, name: str) -> str:
-    """Reason to ask a user before another task for a metric; empty if none."""
+    """Return the reason to ask a user before another task for a metric; empty if none."""
     lost = without_improvement(mission, name)
     if lost >= mission.policy.plateau:
         return f"{name} did not improve in {lost} tasks: {curve(mission, name)}"
@@ -119,7 +119,7 @@ def halted(mission: MissionState, name: str) -> str:
 
 
 def next_task(mission: MissionState, name: str) -> MissionReplanned:
-    """One more task for a metric that has not reached its target. It does not count as a plan."""
+    """Return another task for a metric that has not reached its target. It does not count as a plan."""
     item = next(each for each in mission.contract.items if any(one.id == name for one in each.criteria))
     criterion = mission.contract.criteria()[name]
     assert criterion.check is not None

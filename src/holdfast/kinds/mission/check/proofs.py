@@ -1,10 +1,9 @@
 """Proofs that a check can fail: which to repeat, and which were lost. Pure.
 
-Before the work, a check is run where it has to fail: beside a failing test that its runner has to report (*canary*),
-with an expected value replaced (*flip*), with emptied files of expected values (*data*), and with a product that does
-not work (*hollow*). Before it counts as passed, these runs are repeated on the tree that it is to count for. An ability
-shown before and missing now was removed by the changes since. A check that never showed any counts by its exit status
-and is reported as unproven.
+Before the work, a check runs where it must fail: beside a failing test that its runner must report (*canary*), with an
+expected value replaced (*flip*), with emptied files of expected values (*data*), and with a broken product (*hollow*).
+Before it counts as passed, these runs are repeated on the tree in question. If an ability shown before is missing now,
+the changes since then removed it. A check that never showed any counts by its exit status and is reported as unproven.
 
 No proof is repeated on a tree whose files all come from proven trees. A merge of proven trees is one, unless both sides
 changed the same file.
@@ -26,7 +25,7 @@ LOST = {
     "hollow": "it passes although the product does not work",
     "apart": "it passes only beside test files that were added",
 }
-"""Descriptions of a check that no longer fails on a kind of probe."""
+"""Description of a check that no longer fails on a kind of probe, by kind."""
 
 SOMETIMES = "it passes only sometimes"
 
@@ -34,12 +33,12 @@ _KINDS = ("canary", "flip", "data", "hollow")
 
 
 def kind_of(probe: str) -> str:
-    """The ability that a probe tests: a removed product is one that does not work."""
+    """Return the ability that a probe tests: a removed product is one that does not work."""
     return "hollow" if probe == "empty" else probe
 
 
 def wanted(ability: CheckAbility) -> frozenset[str]:
-    """The kinds to repeat: those shown at the base, and those that a failing base could not show.
+    """Return the kinds to repeat: those shown at the base, and those that a failing base could not show.
 
     A wrong expectation is a sharper probe than a broken product; if the base shows neither, the former is enough.
     """
@@ -48,7 +47,7 @@ def wanted(ability: CheckAbility) -> frozenset[str]:
 
 
 def lost(ability: CheckAbility, shown: Collection[str]) -> frozenset[str]:
-    """The kinds on which the check failed before the work and no longer fails.
+    """Return the kinds on which the check failed before the work and no longer fails.
 
     A test runner that failed on the base has to fail on all of them. Another command may have failed there for a reason
     that no probe reproduces.
@@ -67,7 +66,7 @@ def in_words(kinds: Iterable[str]) -> str:
 
 
 def unmeasured(mission: MissionState) -> tuple[str, ...]:
-    """Criteria with a check whose ability to fail is not measured yet."""
+    """Return criteria with a check whose ability to fail is not measured yet."""
     return tuple(
         name
         for name, criterion in mission.contract.criteria().items()
@@ -88,23 +87,23 @@ def is_of(mission: MissionState, name: str, tree: str) -> bool:
 
 
 def evidence(mission: MissionState, name: str) -> str:
-    """A note for the evidence of a passing criterion; empty if its check is proven."""
+    """Return a note for the evidence of a passing criterion; empty if its check is proven."""
     criterion = mission.contract.criteria().get(name)
     by_check = criterion is not None and criterion.check is not None
     return UNPROVEN if by_check and not is_proven(mission, name) else ""
 
 
 def never_green(mission: MissionState, names: Iterable[str]) -> tuple[str, ...]:
-    """Criteria that never passed on any tree."""
+    """Return criteria that never passed on any tree."""
     return tuple(name for name in names if name not in mission.greened and name not in mission.passed)
 
 
 def fresh(differing: Iterable[Iterable[str]]) -> frozenset[str]:
-    """The files of a tree that are in no proven tree; `differing` has the files that differ from each of those."""
+    """Return the files of a tree that are in no proven tree; `differing` has the files that differ from each."""
     sets = [frozenset(each) for each in differing]
     return frozenset.intersection(*sets) if sets else frozenset()
 
 
 def paths_of(mission: MissionState) -> Mapping[str, tuple[str, ...]]:
-    """The globs of the files of each criterion."""
+    """Return the globs of each criterion's files."""
     return {criterion.id: item.paths for item in mission.contract.items for criterion in item.criteria}

@@ -1,8 +1,8 @@
 """Actions of the conductor: `decide` names one, `acts.conducting` carries it out.
 
-Beside these it uses actions of any session: `Record`, `End`, `CancelChildren`, `Expire`, `Notify`. An action with an
-`effect` runs concurrently; `decide` gets the running effects and names none of them twice. An effect appends its
-findings as events. If it died with its process, the next conductor names it again.
+Besides these, it uses the actions of any session: `Record`, `End`, `CancelChildren`, `Expire`, `Notify`. An action with
+an `effect` runs concurrently; `decide` gets the running effects and names none of them twice. An effect appends its
+findings as events. If it ended with its process, the next conductor names it again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.session.actions import Action
 
 
 class OpenRole(msgspec.Struct, frozen=True):
-    """Open a child for a role: its first event, `child.opened`, and the event with its purpose are one transaction.
+    """Open a child for a role: its first event, `child.opened`, and the event with its purpose form one transaction.
 
     The workspace starts at `commit`; the harness commits the work to `ref`. A `judge` sees the difference from `base`.
     `attempt` counts children for the same purpose and is part of the child's id. `facts` come first in the transaction.
@@ -52,7 +52,7 @@ class RaiseChildren(msgspec.Struct, frozen=True):
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Begin the mission: seal the contract, set the main branch to the base."""
+    """Begin the mission: seal the contract and set the main branch to the base."""
 
     effect: str = "open"
 
@@ -91,7 +91,7 @@ class Advance(msgspec.Struct, frozen=True):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Look for new commits on the followed branch, and for a main branch that was moved from outside."""
+    """Look for new commits on the followed branch, and for a main branch that another process moved."""
 
     effect: str
 
@@ -103,7 +103,7 @@ class Project(msgspec.Struct, frozen=True):
 
 
 class EscalateMission(msgspec.Struct, frozen=True):
-    """Ask a person how to go on, because replans are used up or a judge escalated."""
+    """Ask the user how to continue, because replans are used up or a judge escalated."""
 
     why: str
     tried: tuple[str, ...]
@@ -118,4 +118,4 @@ Effect = Open | Inspect | Verify | Assemble | Advance | Look | Project
 MissionAction = Effect | OpenRole | TellRole | RaiseChildren | EscalateMission | AwaitEffects
 
 Found = Action | MissionAction | None
-"""The next action for one part of a mission; None when that part has nothing to do now."""
+"""Next action for one part of a mission; None if that part has nothing to do now."""

@@ -1,7 +1,7 @@
-"""Decision of the conductor: the next action of a mission. It is code and asks no model. Pure.
+"""Decision of the conductor: the next action of a mission. It is code and calls no model. Pure.
 
-This module has the order; the parts are in `tasks` (from the plan to a branch that may be merged), `merges` (the main
-branch), `plans` (planners and their plans), and `ending`.
+This module has the order; the parts are in `tasks` (from the plan to a mergeable branch), `merges` (the main branch),
+`plans` (planners and their plans), and `ending`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from holdfast.session.decide import end, waits
 from holdfast.session.state import State
 
 LOOK_AGAIN = "look:astray"
-"""Effect that checks whether a main branch that was moved from outside has been put back."""
+"""Effect that checks whether a main branch that another process moved is back in place."""
 
 LESSON = "lesson"
-"""Kind of the inbox item about a line for AGENTS.md. Nothing waits for its answer."""
+"""Kind of the inbox item about a line for AGENTS.md. The mission does not wait for its answer."""
 
 DOCUMENTS = "documents"
 
@@ -38,7 +38,7 @@ DOCUMENTS = "documents"
 def decide(
     state: State, now_us: int, running: frozenset[str] = frozenset(), ran: frozenset[str] = frozenset()
 ) -> Action | MissionAction:
-    """The next action of the mission. `running` are the effects under way in this shift, `ran` those that ended."""
+    """Return the next action of the mission. `running` are the effects under way in this shift, `ran` those ended."""
     mission = of_mission(state)
     if state.cancelled:
         return _cancelled(state, mission)
@@ -86,7 +86,7 @@ def _cancelled(state: State, mission: MissionState) -> Action:
 
 
 def _orphans(state: State, mission: MissionState) -> Action | None:
-    """Cancel children whose task is over or which were replaced."""
+    """Cancel children that were replaced or whose task is over."""
     lost = []
     for child_id, role in mission.roles.items():
         child = state.children.get(child_id)
@@ -105,14 +105,14 @@ def _orphans(state: State, mission: MissionState) -> Action | None:
 
 
 def _close_items(state: State, mission: MissionState) -> Action | None:
-    """Close items about changes that will not be merged; then drop flaky criteria that a person took out."""
+    """Close items about changes that will not be merged; then drop flaky criteria that the user removed."""
     handed_in = {tasks.inspection(task) for task in mission.live() if task.status == "handed_in"}
     facts = inspection.stale(state, handed_in) or flakes.quarantined(state)
     return Record(facts) if facts else None
 
 
 def _documents(state: State, mission: MissionState, running: frozenset[str], ran: frozenset[str]) -> Found:
-    """Update the documents when they may be out of date, one update at a time, beside the work."""
+    """Update the documents when they may be outdated, one update at a time, concurrently with the work."""
     if not mission.policy.documents and mission.policy.lessons == "off":
         return None
     answers = [ask.decided_seq for ask in state.asks.values() if ask.kind == LESSON]
@@ -124,7 +124,7 @@ def _documents(state: State, mission: MissionState, running: frozenset[str], ran
 
 
 def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
-    """Wait for children, the budget, or a person; or end the mission."""
+    """Wait for children, the budget, or the user; or end the mission."""
     waiting = tasks.waiting_for_budget(mission)
     raised = tuple(name for name in waiting if state.children[name].finished_seq < mission.raised_seq)
     if raised:

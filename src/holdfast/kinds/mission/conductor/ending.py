@@ -1,4 +1,4 @@
-"""The end of a mission: all criteria met, another plan, or a person. Pure."""
+"""End of a mission: all criteria met, another plan, or a question to the user. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TRIED_KEPT = 12
 
 
 def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
-    """Finish, plan again, or ask a person: no child is running and nothing waits to be merged."""
+    """Finish, plan again, or ask the user: no child is running and nothing waits to be merged."""
     report = mission.reports.get(mission.final_judge) if mission.final_judge else None
     if report is not None:
         return Record((read_verdict(mission, report, None),))
     asked = next((ask for ask in state.asks.values() if ask.kind == "escalation"), None)
     if asked is not None:
         return _answered(state, mission, asked, now_us)
-    if mission.stale:  # criteria that later merges made unknown: one judge looks at all of them first (S26)
+    if mission.stale:  # later merges made criteria unknown: one judge looks at all of them first (S26)
         verdict = mission.final_verdict
         if verdict is not None and verdict.tree == mission.main_tree and verdict.decision == "escalate":
             return EscalateMission(f"a judge escalated to a person: {verdict.reason}", tried(mission))
@@ -49,7 +49,7 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
 
 
 def _unmet(mission: MissionState, unmet: tuple[str, ...]) -> Action | MissionAction:
-    """Improve a metric when only metrics are left; else try the criteria once on the main branch, then plan again."""
+    """Improve a metric if only metrics are left; else try the criteria once on the main branch, then plan again."""
     if all(metrics.still_open(mission, name) and mission.curves.get(name) for name in unmet):
         reasons = {name: metrics.halted(mission, name) for name in unmet}
         improvable = next((name for name, why in reasons.items() if not why), None)
@@ -63,7 +63,7 @@ def _unmet(mission: MissionState, unmet: tuple[str, ...]) -> Action | MissionAct
 
 
 def unmet_now(mission: MissionState) -> tuple[str, ...]:
-    """Criteria not shown to hold on the main branch, without those left to the judge at the end."""
+    """Return criteria not shown to hold on the main branch, except those left to the judge at the end."""
     later = mission.policy.judge == "at_end"
     names = tuple(mission.contract.criteria())
     rubric = set(by_rubric(mission, names))
@@ -78,7 +78,7 @@ def words(mission: MissionState) -> str:
 
 
 def unmet_at_end(mission: MissionState) -> tuple[str, ...]:
-    """Unmet criteria, with the verdict of the judge at the end."""
+    """Return unmet criteria, with the verdict of the judge at the end."""
     met = set(mission.passed)
     if mission.policy.judge == "at_end" and mission.final_tree == mission.main_tree:
         met |= set(mission.final_passed)
@@ -93,7 +93,7 @@ def _finished(mission: MissionState, status: str) -> MissionFinished:
 
 
 def _final(mission: MissionState) -> Action | MissionAction | None:
-    """The judge at the end; None when the policy has none, or it passed this very tree."""
+    """Run the judge at the end; None if the policy has none, or it passed this very tree."""
     if mission.policy.judge != "at_end":
         return None
     verdict = mission.final_verdict
@@ -110,7 +110,7 @@ def _final(mission: MissionState) -> Action | MissionAction | None:
 
 
 def _judge(mission: MissionState, criteria: tuple[str, ...]) -> Action | MissionAction:
-    """Open a judge for the main branch itself; ask a person after too many without a valid verdict."""
+    """Open a judge for the main branch itself; ask the user after too many without a valid verdict."""
     verdict = mission.final_verdict
     tries = mission.final_tries if mission.final_tree == mission.main_tree else 0
     if tries >= mission.policy.judge_tries:
@@ -127,12 +127,12 @@ def _judge(mission: MissionState, criteria: tuple[str, ...]) -> Action | Mission
 
 
 def tried(mission: MissionState) -> tuple[str, ...]:
-    """The latest failures, for the person who is asked."""
+    """Describe the latest failures for the user who is asked."""
     return tuple(mission.failures[-TRIED_KEPT:])
 
 
 def _again(mission: MissionState, why: str) -> Action | MissionAction:
-    """Plan again while the cap allows it, then ask a person."""
+    """Plan again while the cap allows it, then ask the user."""
     if mission.round < mission.policy.max_replans:
         found = plans.open_planner(mission, mission.round + 1)
         if found is not None:
@@ -145,7 +145,7 @@ def _counted(number: int, one: str, more: str) -> str:
 
 
 def _answered(state: State, mission: MissionState, ask: Ask, now_us: int) -> Action:
-    """Follow the answer to the escalation: approval is one more plan, denial ends the mission."""
+    """Follow the answer to the escalation: approval allows one more plan, denial ends the mission."""
     over = standing(state, "escalation", "it was answered")
     if ask.verdict is None:
         return wait(state, now_us, "the plans are used up: a person is asked how to go on")

@@ -1,9 +1,9 @@
-"""Merge queue and main branch: the next batch, what its tree must pass, and what follows from a red one (S23, S26).
+"""Merge queue and main branch: the next batch, requirements on its tree, and consequences of a red batch (S23, S26).
 
 Branches are merged several at a time and checked once. When the batch is red, a part of it is tried first. If that part
 is green, it is merged, and the rest must be at fault: together they are the tree that was red before, whose verdict is
 recorded, so that trying them costs nothing until they are divided again. If it is red, nothing is known of the rest:
-they go back to the queue and are merged with the other branches. A single red branch is at fault. Pure.
+they return to the queue and are merged with other branches. A single red branch is at fault. Pure.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from holdfast.session.actions import Record
 from holdfast.session.state import State
 
 BROKEN_MAX = 3
-"""Failed attempts at a verification after which it is given up, and its task with it."""
+"""Failed attempts at a verification after which it is given up together with its task."""
 
 PRIOR_BAD, PRIOR_SEEN = 0.8, 20.0
-"""Prior for the share of bad branches: as if so many of so many had been bad."""
+"""Prior for the share of bad branches: as if `PRIOR_BAD` of `PRIOR_SEEN` branches had been bad."""
 
 
 def before(mission: MissionState, running: frozenset[str]) -> Found:
-    """The first verification of the base: guards, metrics, and how each check can fail. None when all is known."""
+    """Verify the base first: guards, metrics, and how each check can fail. None if all is known."""
     names = unknown(mission)
     if not (names or proofs.unmeasured(mission)) or BASE in running or mission.broken.get(BASE, 0) >= BROKEN_MAX:
         return None
@@ -34,7 +34,7 @@ def before(mission: MissionState, running: frozenset[str]) -> Found:
 
 
 def at_the_end(mission: MissionState) -> Verify | None:
-    """A last try of unmet criteria on the main branch: they may hold although their tasks failed."""
+    """Try unmet criteria on the main branch once more: they may hold although their tasks failed."""
     names = unmet_unknown(mission)
     effect = f"end:{mission.main_tree}"
     if not names or mission.broken.get(effect, 0) >= BROKEN_MAX:
@@ -43,7 +43,7 @@ def at_the_end(mission: MissionState) -> Verify | None:
 
 
 def last_proof(mission: MissionState) -> Verify | None:
-    """Proof on the last tree of all that passed on earlier ones: a later change may have fooled its check."""
+    """Prove on the last tree all that passed on earlier ones: a later change may have fooled its check."""
     known = mission.contract.criteria()
     checked = [name for name, criterion in known.items() if criterion.check is not None and name in mission.passed]
     names = tuple(name for name in checked if not proofs.is_of(mission, name, mission.main_tree))
@@ -52,7 +52,7 @@ def last_proof(mission: MissionState) -> Verify | None:
 
 
 def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
-    """The next action for the main branch; None while it waits for branches or an effect."""
+    """Return the next action for the main branch; None while it waits for branches or an effect."""
     if mission.astray:
         return None
     if mission.merge is not None:
@@ -67,7 +67,7 @@ def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
 
 
 def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> Found:
-    """The next action for an open merge: verify its tree, refuse it, or move the main branch to it."""
+    """Return the next action for an open merge: verify its tree, refuse it, or move the main branch to it."""
     wanted = needed(mission, merge.tasks)
     missing = tuple(name for name in wanted if mission.verdict(merge.tree, name) is None)
     red = tuple(name for name in wanted if name not in missing and not stands(mission, merge.tree, name, merge.tasks))
@@ -116,7 +116,7 @@ def _red(mission: MissionState, merge: OpenMerge, red: tuple[str, ...]) -> Recor
 
 
 def needed(mission: MissionState, tasks: Iterable[str]) -> tuple[str, ...]:
-    """The criteria that must pass on the merged tree of these tasks, in the order of the contract.
+    """Return the criteria that must pass on the merged tree of these tasks, in the order of the contract.
 
     They are all that passed on the main branch, guards not known to fail there, metrics with a value there, and the
     criteria of the tasks. Criteria without a check are left to judges.
@@ -135,7 +135,7 @@ def needed(mission: MissionState, tasks: Iterable[str]) -> tuple[str, ...]:
 
 
 def stands(mission: MissionState, tree: str, name: str, tasks: Iterable[str] = ()) -> bool:
-    """Tell whether the recorded verdict on a criterion lets the merged tree of these tasks in (S26).
+    """Return True if the recorded verdict on a criterion admits the merged tree of these tasks (S26).
 
     A metric below its target must be better there when one of the tasks is for it, and not worse when none is.
     """
@@ -147,7 +147,7 @@ def stands(mission: MissionState, tree: str, name: str, tasks: Iterable[str] = (
 
 
 def unknown(mission: MissionState) -> tuple[str, ...]:
-    """Guards without a verdict on the main branch, and before the first merge also metrics: their first values."""
+    """Return guards without a verdict on the main branch; before the first merge also metrics: their first values."""
     known = mission.contract.criteria()
     return tuple(
         name
@@ -157,7 +157,7 @@ def unknown(mission: MissionState) -> tuple[str, ...]:
 
 
 def unmet_unknown(mission: MissionState) -> tuple[str, ...]:
-    """Criteria with a check that are unmet and have no verdict on the main branch as it is."""
+    """Return criteria with a check that are unmet and have no verdict on the current main branch."""
     return tuple(
         name
         for name, criterion in mission.contract.criteria().items()
@@ -168,7 +168,7 @@ def unmet_unknown(mission: MissionState) -> tuple[str, ...]:
 
 
 def verdict_note(mission: MissionState, tree: str, name: str) -> str:
-    """The reason in brackets that a check is red although it may have exited with 0; empty when there is none."""
+    """Explain in brackets why a check is red although it may have exited with 0; empty if there is no such reason."""
     verdict = mission.verdict(tree, name)
     return f" ({verdict.note})" if verdict is not None and verdict.note else ""
 
@@ -177,7 +177,7 @@ def verdict_note(mission: MissionState, tree: str, name: str) -> str:
 
 
 def next_batch(mission: MissionState) -> tuple[str, ...]:
-    """The queued tasks to merge now, in merge order: parts of a red batch first, then tasks in the plan's order."""
+    """Return the queued tasks to merge now, in merge order: parts of a red batch first, then tasks in plan order."""
     queued = [name for name, task in mission.tasks.items() if task.status == "queued"]
     for group in mission.groups:
         left = tuple(name for name in group if name in queued)
@@ -187,7 +187,7 @@ def next_batch(mission: MissionState) -> tuple[str, ...]:
 
 
 def batch_size(mission: MissionState) -> int:
-    """The number of branches to merge at once so that about half of the batches are green.
+    """Return the number of branches to merge at once so that about half of the batches are green.
 
     It is estimated from this mission's branches so far, up to the policy's `batch`.
     """
@@ -201,7 +201,7 @@ def batch_size(mission: MissionState) -> int:
 
 
 def after_red(mission: MissionState, merge: OpenMerge, failed: tuple[str, ...]) -> BatchRefused:
-    """The refusal of a red merge: the task at fault, or the parts of the batch to try."""
+    """Refuse a red merge: return the task at fault, or the parts of the batch to try."""
     tasks = merge.tasks
     culprits: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()

@@ -15,13 +15,13 @@ from holdfast.session.actions import Record
 from holdfast.session.state import State
 
 REFUSALS_MAX = 3
-"""Refusals of a plan after which code makes one for what is left."""
+"""Refusals of a plan after which code makes one for the remaining criteria."""
 
 BY_CODE = "made by code: one task for each item"
 
 
 def step(state: State, mission: MissionState) -> Found:
-    """The next action for planning; None when there is a plan and no other was asked for."""
+    """Return the next action for planning; None if a plan exists and no other was requested."""
     if mission.planner_id:
         return _answer(mission)
     if not mission.planned:
@@ -54,7 +54,7 @@ def open_planner(mission: MissionState, round_: int) -> Found:
 
 
 def _left(mission: MissionState, round_: int) -> tuple[Task, ...]:
-    """Tasks made by code for the unmet criteria, under ids that no earlier round used."""
+    """Make tasks by code for the unmet criteria, under ids that no earlier round used."""
     tasks = plan_from_items(mission.contract, skip=frozenset(mission.passed))
     if not round_:
         return tasks
@@ -77,7 +77,7 @@ def _plan(
 
 
 def _answer(mission: MissionState) -> Found:
-    """The plan of a planner that ended, or what follows from its lack."""
+    """Accept the plan of a planner that ended, or handle its lack."""
     child_id = mission.planner_id
     report = mission.reports.get(child_id)
     if report is None or waits_for_budget(mission, child_id):
@@ -88,7 +88,7 @@ def _answer(mission: MissionState) -> Found:
     tasks, dropped, note = read_plan(report.submitted)
     problems = plan_problems(tasks, mission, role.task_id, dropped)
     if problems:
-        # Its own session has refused such plans as often as it may, or the mission changed after it accepted this one.
+        # Its own session has used up its refusals of such plans, or the mission changed after it accepted this one.
         return _by_code(mission, role.task_id, role.round, (PlanRefused(child_id=child_id, problems=problems),))
     if role.task_id:
         parent = role.task_id

@@ -34,7 +34,7 @@ EMPTY = "nothing was changed, and nothing has shown that it holds; if it does, h
 
 
 def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
-    """The next action for the tasks under way; None while all of them wait."""
+    """Return the next action for the tasks under way; None while all of them wait."""
     for task in mission.live():
         found = _step(state, mission, task, running)
         if found is not None:
@@ -59,10 +59,10 @@ def _step(state: State, mission: MissionState, task: TaskState, running: frozens
 
 
 def begin(state: State, mission: MissionState, running: frozenset[str]) -> Found:
-    """Open the next worker when a task is ready and there is room; not while children wait for the budget.
+    """Open the next worker if a task is ready and there is room, but not while children wait for the budget.
 
-    Before a task's first worker its checks run once on the tree that it starts from: the worker is shown what fails,
-    and a check that already fails there is not held against it.
+    Before a task's first worker, its checks run once on the tree that it starts from: the worker sees what fails, and a
+    check that already fails there does not count against it.
     """
     busy = sum(task.status in ("working", "judging") for task in mission.live())
     if busy >= mission.policy.workers or waiting_for_budget(mission):
@@ -100,7 +100,7 @@ def _has_room(mission: MissionState, task: TaskState) -> bool:
 
 
 def _open(mission: MissionState, task: TaskState) -> Found:
-    """A fresh worker, or the end of the task after too many."""
+    """Open a fresh worker, or end the task after too many."""
     tried = task.attempt - task.conflicts
     if tried >= mission.policy.max_attempts or task.conflicts > CONFLICTS_MAX:
         refusals = [line for line in mission.failures if line.startswith(f"task {task.task.id} ")]
@@ -120,7 +120,7 @@ def _open(mission: MissionState, task: TaskState) -> Found:
 
 
 def worker_ref(mission: MissionState, task: TaskState) -> str:
-    """The branch of a task: beside the main line of its mission."""
+    """Name of a task's branch, beside the main branch of its mission."""
     return f"{mission.ref.removesuffix('/main')}/{task.task.id}"
 
 
@@ -128,7 +128,7 @@ def _end(task: TaskState, status: Literal["failed", "blocked"], why: str, best: 
     return Record((TaskEnded(task_id=task.task.id, status=status, why=why, best=best),))
 
 
-# --- what workers report -------------------------------------------------------------------------
+# --- reports of workers -----------------------------------------------------------------------------
 
 
 def _working(state: State, mission: MissionState, task: TaskState) -> Found:
@@ -152,8 +152,8 @@ def _working(state: State, mission: MissionState, task: TaskState) -> Found:
 
 
 def _stopped(mission: MissionState, task: TaskState, report: ChildFinished, why: str) -> Found:
-    """After a worker stopped without handing in: verify the tree that it left, send it a message, or open another."""
-    if report.commit and report.tree not in ("", task.tree):  # it may be right
+    """Handle a worker that stopped without a submission: verify its tree, send it a message, or open another."""
+    if report.commit and report.tree not in ("", task.tree):  # the tree may be right
         left = TaskHandedIn(
             task_id=task.task.id,
             child_id=report.child_id,
@@ -195,7 +195,7 @@ def _words(value: object) -> tuple[str, ...]:
     return tuple(str(each) for each in value) if isinstance(value, list | tuple) else ()
 
 
-# --- what the harness finds ----------------------------------------------------------------------
+# --- findings of the harness --------------------------------------------------------------------------
 
 
 def _handed_in(state: State, mission: MissionState, task: TaskState, running: frozenset[str]) -> Found:
@@ -215,13 +215,13 @@ def inspection(task: TaskState) -> str:
 
 
 def executable(mission: MissionState, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The criteria of these that a command checks."""
+    """Return those of these criteria that a command checks."""
     known = mission.contract.criteria()
     return tuple(name for name in names if name in known and known[name].check is not None)
 
 
 def by_rubric(mission: MissionState, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The criteria of these that only a judge can answer."""
+    """Return those of these criteria that only a judge can answer."""
     known = mission.contract.criteria()
     return tuple(name for name in names if name in known and known[name].check is None)
 
@@ -311,7 +311,7 @@ def _refuse(
     *,
     restart: bool = False,
 ) -> Found:
-    """Send work back to its worker with the reasons; after too many refusals a fresh worker follows."""
+    """Send work back to its worker with the reasons; after too many refusals, open a fresh worker."""
     refused = TaskRefused(
         task_id=task.task.id,
         child_id=task.child_id,
@@ -324,14 +324,14 @@ def _refuse(
     if task.stopped or restart or task.iterations + 1 >= mission.policy.max_iterations:
         return Record((refused,))
     if not _has_room(mission, task):
-        return None  # all workers are busy: it is sent back once one of them hands in
+        return None  # all workers are busy: it is sent back after one of them submits
     lines = "\n".join(f"- {issue}" for issue in issues)
     text = f"{head}\n{lines}\nFix this and hand in again. If it cannot be done, hand in as blocked."
     return TellRole(task.child_id, text, (refused,), evidence)
 
 
 def waits_for_budget(mission: MissionState, child_id: str) -> bool:
-    """Tell whether a child is parked because the mission's budget is used up, not its own."""
+    """Return True if a child is parked because the mission's budget is used up, not its own."""
     report = mission.reports.get(child_id)
     if report is None or report.status != "parked" or report.reason != "budget":
         return False
@@ -340,5 +340,5 @@ def waits_for_budget(mission: MissionState, child_id: str) -> bool:
 
 
 def waiting_for_budget(mission: MissionState) -> list[str]:
-    """The children that wait for the mission's budget."""
+    """Return the children that wait for the mission's budget."""
     return [child_id for child_id in mission.reports if waits_for_budget(mission, child_id)]

@@ -1,4 +1,4 @@
-"""Probes that show that a check can fail: its runner, its report, and trees on which it has to fail. Pure."""
+"""Probes that show that a check can fail: runners, reports, and trees on which the check must fail. Pure."""
 
 from holdfast.kinds.mission.check.ability.placement import Probe
 from holdfast.kinds.mission.check.ability.probes import ends, probes, shown

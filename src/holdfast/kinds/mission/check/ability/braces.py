@@ -1,4 +1,4 @@
-"""Masking and bracket matching for the source of languages with braces."""
+"""Masking and bracket matching for source code in languages with braces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _blank(text: str) -> str:
 
 
 def end_of(mask: str, at: int) -> int:
-    """The position of the bracket that closes the one at `at`, or the end of the text."""
+    """Return the position of the bracket that closes the one at `at`, or the end of the text."""
     depth = 0
     for place in range(at, len(mask)):
         depth += (mask[place] in _OPEN) - (mask[place] in _CLOSE)
@@ -33,7 +33,7 @@ def end_of(mask: str, at: int) -> int:
 
 
 def on_top(mask: str, start: int, end: int) -> str:
-    """A part of a mask with everything in nested braces blanked out; the length stays the same."""
+    """Blank out everything in nested braces of a part of a mask; the length stays the same."""
     found, depth = [], 0
     for char in mask[start:end]:
         depth -= char == "}"
@@ -43,7 +43,7 @@ def on_top(mask: str, start: int, end: int) -> str:
 
 
 def arguments(mask: str, at: int) -> list[tuple[int, int]]:
-    """The spans of the arguments of a call whose bracket opens at `at`."""
+    """Return the spans of the arguments of a call whose bracket opens at `at`."""
     end, depth, start = end_of(mask, at), 0, at + 1
     found = []
     for place in range(at + 1, end):
@@ -55,7 +55,7 @@ def arguments(mask: str, at: int) -> list[tuple[int, int]]:
 
 
 def near(literal: str) -> str:
-    """A number plus one, or a text with its last letter or digit replaced by the next; "" if there is none."""
+    """Return a number plus one, or a text with its last letter or digit replaced by the next; "" if there is none."""
     if re.fullmatch(r"-?\d+(\.\d+)?", literal):
         return f"{float(literal) + 1:g}" if "." in literal else str(int(literal) + 1)
     calm = re.sub(r"\$\([^()]*\)|\$\{[^}]*\}|\$+\w+|\\.|%[-\d.]*\w", lambda each: " " * len(each[0]), literal)

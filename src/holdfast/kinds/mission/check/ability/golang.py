@@ -17,14 +17,14 @@ _BUILTIN = frozenset(
 
 
 def tests(data: bytes) -> list[str]:
-    """The tests of a file."""
+    """Return the tests of a file."""
     return [found[1] for found in _TEST.finditer(masked(data.decode("utf-8", "replace")))]
 
 
 def with_canary(path: str, files: Mapping[str, bytes], name: str) -> bytes:
-    """A file with a failing test of this name before the others, since a panic in one ends the run.
+    """Add a failing test of this name before the other tests of a file, since a panic in one ends the run.
 
-    If the file would not compile yet, it has nothing else.
+    If the file would not compile yet, the result has nothing else.
     """
     canary = f'func {name}(t *testing.T) {{ t.Fatal("{name}") }}\n\n'.encode()
     if not resolves(path, files):
@@ -36,7 +36,7 @@ def with_canary(path: str, files: Mapping[str, bytes], name: str) -> bytes:
 
 
 def bare(data: bytes) -> bytes:
-    """The package clause of a file."""
+    """Return the package clause of a file."""
     found = re.search(rb"^package \w+", data, re.MULTILINE)
     return (found[0] if found else b"package main") + b"\n"
 
@@ -61,7 +61,7 @@ def resolves(path: str, files: Mapping[str, bytes]) -> bool:
 
 
 def flipped(data: bytes, most: int) -> tuple[bytes, list[str]]:
-    """A file with inverted conditions, and its affected tests."""
+    """Invert conditions in a file; return it with the affected tests."""
     text = data.decode("utf-8", "replace")
     mask = masked(text)
     turned: list[str] = []

@@ -34,7 +34,7 @@ _ENDS = (".js", ".mjs", ".cjs", ".ts", ".tsx", ".jsx", ".mts", ".cts", ".json", 
 
 
 class Case(NamedTuple):
-    """A test: its name after those of its suites, and the span of its body."""
+    """Test with its name (after those of its suites) and the span of its body."""
 
     name: str
     start: int
@@ -48,7 +48,7 @@ def has_tests(data: bytes) -> bool:
 
 
 def with_canary(path: str, files: Mapping[str, bytes], title: str) -> bytes:
-    """A file with a failing test of this title at its end, and nothing else if its imports are missing."""
+    """Add a failing test of this title at the end of a file; drop everything else if its imports are missing."""
     data = files[path]
     found = _CALL.search(masked(data.decode("utf-8", "replace")))
     name = found[1] if found else "test"
@@ -57,7 +57,7 @@ def with_canary(path: str, files: Mapping[str, bytes], title: str) -> bytes:
 
 
 def bare(data: bytes) -> bytes:
-    """Only the imports of the runner in a test file."""
+    """Return only the imports of the runner in a test file."""
     return b"\n".join(_API.findall(data)) + b"\n"
 
 
@@ -77,7 +77,7 @@ def resolves(path: str, files: Mapping[str, bytes]) -> bool:
 
 
 def cases(text: str, mask: str) -> list[Case]:
-    """The tests of a file with recognizable titles and bodies."""
+    """Return the tests of a file with recognizable titles and bodies."""
     suites = [
         (found.start(), end_of(mask, found.end() - 1), _title(text, found.end())) for found in _SUITE.finditer(mask)
     ]
@@ -99,7 +99,7 @@ def _title(text: str, at: int) -> str | None:
 
 
 def flipped(data: bytes, word: str, most: int) -> tuple[bytes, list[str]]:
-    """A file with wrong expectations, and its affected tests."""
+    """Make expectations in a file wrong; return it with the affected tests."""
     text = data.decode("utf-8", "replace")
     mask = masked(text)
     known = cases(text, mask)
@@ -121,7 +121,7 @@ def flipped(data: bytes, word: str, most: int) -> tuple[bytes, list[str]]:
 
 
 def _edit(text: str, mask: str, case: Case, wrong: Wrong) -> tuple[int, int, str] | None:
-    """An edit that makes the first assertion fail that the test always reaches."""
+    """Return an edit that makes the first assertion fail that the test always reaches."""
     top = on_top(mask, case.start, case.end)
     for found in _ASSERTION.finditer(top):
         if re.search(r"\breturn\b", mask[case.start : case.start + found.start()]):
@@ -168,7 +168,7 @@ class Wrong(NamedTuple):
     known: tuple[str, ...]
 
     def instead(self, literal: str) -> str:
-        """The source of a value that differs from this one."""
+        """Return the source of a value that differs from this one."""
         plain = literal.strip()
         ways = []
         if _is_plain(plain):

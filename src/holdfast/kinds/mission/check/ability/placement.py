@@ -35,10 +35,10 @@ FILES = 400
 
 
 class Probe(NamedTuple):
-    """A run that has to fail. `checks` are its commands, `files` the differences from the tree (None: removed).
+    """A run that must fail. `checks` are its commands, `files` the differences from the tree (None: removed).
 
     `ids` are the tests that must be reported as failed, by the index of the check; for `data`, test files of which one
-    test must. The probe proves nothing about a check without ids, except if it is hollow or empty.
+    test must. The probe proves nothing about a check without ids, unless it is hollow or empty.
     """
 
     kind: Literal["canary", "flip", "data", "hollow", "empty"]
@@ -66,7 +66,7 @@ _CUT = {"unittest": ("-f", "--failfast"), "go": ("-failfast", "-failfast=true")}
 
 
 def patient(check: Check, files: Mapping[str, bytes], more: str = "", word: str = "") -> Check:
-    """A check that continues after a failure, with more arguments and filters that also select `word`."""
+    """Make a check continue after a failure, with more arguments and filters that also select `word`."""
     runner = of_line(check.command, files)
     if runner is None:
         return check
@@ -116,7 +116,7 @@ _PASSED_OVER = re.compile(r"(\..*|build|dist|node_modules|venv|_darcs|CVS|\{arch
 
 
 def _selected(check: Check, files: Mapping[str, bytes]) -> dict[str, list[str]]:
-    """The Python test files that a check selects, each with the tests named in it ("" for all)."""
+    """Return the Python test files that a check selects, each with the tests named in it ("" for all)."""
     runner = recognized((check,), files)
     assert runner is not None
     patterns, folders = _patterns(runner, files)
@@ -137,7 +137,7 @@ def _selected(check: Check, files: Mapping[str, bytes]) -> dict[str, list[str]]:
 
 
 def _patterns(runner: Runner, files: Mapping[str, bytes]) -> tuple[Sequence[str], Sequence[str]]:
-    """The file name patterns and the folders of test collection."""
+    """Return the file name patterns and the folders of test collection."""
     words = [word.text for word in runner.arguments]
     if runner.kind == "unittest":
         pattern = [after for word, after in pairwise(words) if word in ("-p", "--pattern")]
@@ -156,7 +156,7 @@ def _ignored(runner: Runner) -> list[str]:
 
 
 def python_probes(place: Place) -> Iterator[Probe]:
-    """Probes of checks that run pytest or unittest."""
+    """Build probes of checks that run pytest or unittest."""
     yield from _canary(place)
     yield from _flip(place)
     yield from _data(place)
@@ -206,7 +206,7 @@ def _canary(place: Place) -> Iterator[Probe]:
 
 
 def _widened(place: Place, names: Mapping[int, Sequence[str]]) -> tuple[Check, ...]:
-    """The checks, with the canaries added to the tests that they name."""
+    """Return the checks with the canaries added to the tests that they name."""
     in_command = recognized((msgspec.structs.replace(place.checks[0], tests=()),), place.files)
     named = in_command is not None and any(test for _, test in in_command.selections(place.files))
     found = []
@@ -217,14 +217,14 @@ def _widened(place: Place, names: Mapping[int, Sequence[str]]) -> tuple[Check, .
         )
         tests = (*(test.partition("[")[0] for test in check.tests), *(more if check.tests and not named else ()))
         found.append(msgspec.structs.replace(typed, tests=tests))
-    if named:  # one line for all
+    if named:  # a single line for all
         longest = max(found, key=lambda each: len(each.command))
         found = [msgspec.structs.replace(each, command=longest.command) for each in found]
     return tuple(found)
 
 
 def _as_argument(check: Check, test: str, files: Mapping[str, bytes]) -> str:
-    """A test id as an argument of its runner."""
+    """Format a test id as an argument of its runner."""
     runner = recognized((check,), files)
     assert runner is not None
     path, _, rest = test.partition("::")
@@ -235,7 +235,7 @@ def _as_argument(check: Check, test: str, files: Mapping[str, bytes]) -> str:
 
 
 def _tolerant(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Copies of every conftest.py whose imports may fail."""
+    """Return copies of every conftest.py in which imports may fail."""
     found = {}
     for path, data in files.items():
         tree = python.parsed(data) if posixpath.basename(path) == "conftest.py" else None
@@ -275,7 +275,7 @@ def _flip(place: Place) -> Iterator[Probe]:
 
 
 def _data(place: Place) -> Iterator[Probe]:
-    """Empty the files of expected values that tests name together with their folder."""
+    """Empty the files of expected values that tests name with their folder."""
     known = [path for path in place.files if _EXPECTED.fullmatch(posixpath.basename(posixpath.dirname(path)))]
     known = [path for path in known if matches(path, place.protected) and not path.endswith(".py")]
     changed: dict[str, bytes | None] = {}
@@ -294,7 +294,7 @@ def _data(place: Place) -> Iterator[Probe]:
 
 
 def _other_files(check: Check, files: Mapping[str, bytes]) -> list[str]:
-    """The JavaScript or Go test files that a check selects."""
+    """Return the JavaScript or Go test files that a check selects."""
     runner = recognized((check,), files)
     assert runner is not None
     found = []
@@ -320,7 +320,7 @@ def _other_files(check: Check, files: Mapping[str, bytes]) -> list[str]:
 
 
 def other_probes(place: Place) -> Iterator[Probe]:
-    """Probes of checks that run JavaScript or Go tests."""
+    """Build probes of checks that run JavaScript or Go tests."""
     runner = recognized(place.checks, place.files)
     assert runner is not None
     go = runner.kind == "go"

@@ -1,4 +1,4 @@
-"""Probes: trees on which a check has to fail, whatever its product is like.
+"""Probes: trees on which a check must fail, whatever the product is.
 
 A *canary* is a failing test with a random name beside tests that the check selects. A *flip* replaces expected values,
 *data* empties the files of expected values. In a *hollow* tree every function of the product raises; an *empty* tree
@@ -37,7 +37,7 @@ GARBAGE = b")( this is no program\n"
 
 
 def mutant(path: str, data: bytes, kind: Kind) -> bytes | None:
-    """The content of an unprotected file in a mutant; None if it is removed there."""
+    """Return the content of an unprotected file in a mutant; None if it is removed there."""
     if kind == "empty":
         return None
     name = posixpath.basename(path)
@@ -58,7 +58,7 @@ def is_settings(path: str) -> bool:
 
 
 def hollow(data: bytes) -> bytes:
-    """Python source with every function body replaced by a raise; unparsable source stays unchanged."""
+    """Replace every function body in Python source with a raise; unparsable source stays unchanged."""
     try:
         tree = ast.parse(data)
         return ast.unparse(ast.fix_missing_locations(_Hollow().visit(tree))).encode()
@@ -92,7 +92,7 @@ def probes(
     protected: Sequence[str],
     nonce: str,
 ) -> tuple[Probe, ...]:
-    """The runs that show whether checks that share a command can fail.
+    """Build the runs that show whether checks that share a command can fail.
 
     `paths` are the globs of the files of each check; none means the whole product.
     """
@@ -127,7 +127,7 @@ def probes(
 
 
 def ends(probe: Probe, files: Mapping[str, bytes]) -> tuple[dict[str, bytes | None], dict[str, bytes | None]] | None:
-    """Replacements for the programs that `probe` alters: some that always fail, and some that always succeed.
+    """Build replacements for the programs that `probe` alters: some that always fail, and some that always succeed.
 
     A check that fails with the first and passes with the second runs them. None if they cannot be replaced.
     """
@@ -168,7 +168,7 @@ def shown(probe: Probe, index: int, exit_code: int | None, outcomes: Mapping[str
 
 
 def _became(wanted: str, outcomes: Mapping[str, Outcome], *, by_file: bool) -> str:
-    """Outcome of a test over all its cases. With `by_file`, a test in a file that cannot be collected failed."""
+    """Return the outcome of a test over all its cases. With `by_file`, a test in an uncollectable file failed."""
     found = {
         outcome for name, outcome in outcomes.items() if name == wanted or name.startswith((f"{wanted}[", f"{wanted}/"))
     }
@@ -179,7 +179,7 @@ def _became(wanted: str, outcomes: Mapping[str, Outcome], *, by_file: bool) -> s
 
 
 def _concerns(check: Check, name: str) -> bool:
-    """Return True if a check may select a test, judged by its words alone."""
+    """Return True if a check may select a test, judged by its command line alone."""
     file = name.partition("::")[0]
     words = [posixpath.normpath(word.partition("::")[0].removesuffix("/...")) for word in check.tests]
     return not words or any(

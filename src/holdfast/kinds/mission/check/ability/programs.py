@@ -1,8 +1,8 @@
-"""Altered copies of check programs that are no test runners: with wrong expectations, or a fixed exit status. Pure.
+"""Altered copies of check programs other than test runners: wrong expectations, or a fixed exit status. Pure.
 
 A check by a custom program (`sh tests/run.sh`, `python verify.py`, `make check`) reports no outcomes of tests. Its
-comparisons can still be altered: a copy that expects 16 instead of 15 has to fail on a correct product. Only literals
-in assertions and in comparisons that decide the exit of the program are altered.
+comparisons can still be altered: a copy that expects 16 instead of 15 must fail on a correct product. Only literals in
+assertions and in comparisons that decide the exit of the program are altered.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SAYING = {".py": "print({said!r})\n", ".sh": "echo '{said}'\n", ".js": "console
 
 
 def read(check: Check, files: Mapping[str, bytes], protected: Sequence[str]) -> list[str]:
-    """The programs and texts that decide a check: those its command runs, and protected files named there."""
+    """Return the programs and texts that decide a check: those its command runs, and protected files named there."""
     direct = judging.programs(check, files)
     typed = "\n".join([check.command, *(files[path].decode("utf-8", "replace") for path in sorted(direct))])
     words = {posixpath.normpath(word) for word in re.findall(r"[\w./+-]+", typed)} - {"."}
@@ -58,14 +58,14 @@ def read(check: Check, files: Mapping[str, bytes], protected: Sequence[str]) -> 
 
 
 def _places(path: str) -> Iterator[str]:
-    """A path and the folders above it."""
+    """Return a path and the folders above it."""
     while path:
         yield path
         path = posixpath.dirname(path)
 
 
 def kind_of(path: str, data: bytes) -> str:
-    """The suffix of a file's language; "" if it cannot be altered."""
+    """Return the suffix of a file's language; "" if it cannot be altered."""
     name = posixpath.basename(path)
     suffix = posixpath.splitext(name)[1]
     first = data[:100].partition(b"\n")[0]
@@ -80,7 +80,7 @@ def kind_of(path: str, data: bytes) -> str:
 def altered(
     check: Check, files: Mapping[str, bytes], protected: Sequence[str], own: Sequence[str] = ()
 ) -> dict[str, bytes | None]:
-    """Altered copies of the programs that decide a check. `own` are globs of the product."""
+    """Return altered copies of the programs that decide a check. `own` are globs of the product."""
     judges = (path for path in read(check, files, protected) if matches(path, protected) or not matches(path, own))
     copies = {path: turned(path, files[path]) for path in judges}
     return {path: data for path, data in copies.items() if data is not None}
@@ -89,7 +89,7 @@ def altered(
 def added(
     checks: Sequence[Check], files: Mapping[str, bytes], base: Collection[str], protected: Sequence[str]
 ) -> list[str]:
-    """New test files that no check names, neither directly nor by a new folder."""
+    """Return new test files that no check names, neither directly nor by a new folder."""
     words = {posixpath.normpath(word) for check in checks for word in re.findall(r"[\w./+-]+", command_line(check))}
     old = {place for path in base for place in _places(path)}
     return [
@@ -102,7 +102,7 @@ def added(
 
 
 def turned(path: str, data: bytes) -> bytes | None:
-    """A copy with altered expectations; None if nothing in it can be altered."""
+    """Return a copy with altered expectations; None if nothing in it can be altered."""
     kind = kind_of(path, data)
     text = data.decode("utf-8", "surrogateescape")
     if kind == ".py":
@@ -117,7 +117,7 @@ def turned(path: str, data: bytes) -> bytes | None:
 
 
 def ending(path: str, data: bytes, code: int, said: str = "") -> bytes | None:
-    """A replacement that only exits with `code`; None if there is none for its language.
+    """Return a replacement that only exits with `code`; None if there is none for its language.
 
     `said` is printed for a check that reads a number.
     """
@@ -199,7 +199,7 @@ def _in_shell(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _cut(line: str) -> int:
-    """The end of the comparison in a line."""
+    """Return the end of the comparison in a line."""
     quiet = re.sub(r"\$\([^()]*\)|'[^']*'|\"[^\"]*\"", lambda each: "x" * len(each[0]), line)
     found = re.search(r"\s*(\|\||;|\s\]\]?(\s|$)|\s#)", quiet)
     return found.start() if found else len(line)
@@ -257,7 +257,7 @@ def _python(data: bytes) -> bytes | None:
 
 
 def _judged(node: ast.AST) -> list[ast.Compare]:
-    """The comparisons in a statement that decide the exit of a program."""
+    """Return the comparisons in a statement that decide the exit of a program."""
     if isinstance(node, ast.Assert):
         return _compares(node.test, anything=True)
     if isinstance(node, ast.If) and any(_tells(each) for each in (*node.body, *node.orelse)):

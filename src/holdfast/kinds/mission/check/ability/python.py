@@ -19,7 +19,7 @@ _OPPOSITES |= {opposite: name for name, opposite in _OPPOSITES.items()}
 
 
 class Case(NamedTuple):
-    """A test in a file: its name after those of its classes, and its place in the syntax tree."""
+    """Test in a file: its name after those of its classes, and its place in the syntax tree."""
 
     name: str
     node: Function
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def parsed(data: bytes) -> ast.Module | None:
-    """The syntax tree of a file, free to be modified; None if it cannot be parsed."""
+    """Parse a file to a syntax tree that the caller may modify; None if it cannot be parsed."""
     try:
         return ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -36,7 +36,7 @@ def parsed(data: bytes) -> ast.Module | None:
 
 
 def cases(tree: ast.Module, prefixes: Sequence[str] = ("test",), only_classes: bool = False) -> list[Case]:
-    """The tests of a file that can be recognized without running it, in order."""
+    """Return the tests of a file that can be recognized without running it, in order."""
     return [each for each in _cases(tree.body, (), tuple(prefixes)) if each.classes or not only_classes]
 
 
@@ -55,7 +55,7 @@ def _last(node: ast.expr) -> str:
 
 
 def is_under(name: str, chosen: Sequence[str]) -> bool:
-    """Return True if a test is among the chosen ones; none chosen means all."""
+    """Return True if a test is among the chosen ones; an empty choice means all."""
     plain = [each.partition("[")[0] for each in chosen]
     return not all(plain) or not plain or any(name == each or name.startswith(f"{each}::") for each in plain)
 
@@ -64,10 +64,10 @@ def is_under(name: str, chosen: Sequence[str]) -> bool:
 
 
 def with_canaries(tree: ast.Module, beside: Sequence[Case], word: str, needed: Sequence[str], *, marks: bool) -> bytes:
-    """A file with a failing test `NAME_word` beside each of those tests.
+    """Add a failing test `NAME_word` beside each of those tests.
 
-    If the code of the file cannot be executed, the canaries and the `needed` tests are defined all the same, so that a
-    runner can be probed before there is a product.
+    If the file's code cannot be executed, the canaries and the `needed` tests are still defined, so that a runner can
+    be probed before there is a product.
     """
     names = []
     for case in beside:
@@ -96,12 +96,12 @@ def with_canaries(tree: ast.Module, beside: Sequence[Case], word: str, needed: S
 
 
 def unparsed(tree: ast.Module) -> bytes:
-    """The source of a syntax tree, as bytes."""
+    """Return the source of a syntax tree, as bytes."""
     return ast.unparse(tree).encode()
 
 
 def tolerant(tree: ast.Module) -> bytes | None:
-    """A file whose imports may fail; None if it imports nothing."""
+    """Return a file in which imports may fail; None if it imports nothing."""
     head = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node not in head]
     caught = [ast.ExceptHandler(type=ast.Name("Exception"), name=None, body=[ast.Pass()])]
@@ -111,7 +111,7 @@ def tolerant(tree: ast.Module) -> bytes | None:
 
 
 def _skeleton(names: Sequence[tuple[str, bool]], word: str) -> list[ast.stmt]:
-    """Failing tests with these names, in classes with these names."""
+    """Build failing tests with these names, in classes with these names."""
     top: list[ast.stmt] = list(ast.parse("import unittest").body)
     made: dict[str, list[ast.stmt]] = {"": top}
     for name, unit in dict(names).items():
@@ -133,9 +133,9 @@ def _skeleton(names: Sequence[tuple[str, bool]], word: str) -> list[ast.stmt]:
 
 
 def flipped(tree: ast.Module, chosen: Sequence[str], word: str, most: int) -> list[str]:
-    """Replace expectations of tests by wrong ones, in place; return the tests that can no longer pass.
+    """Replace expectations of tests with wrong ones, in place; return the tests that can no longer pass.
 
-    Only an expectation that a test always reaches is replaced, and only one of each test. The form stays, so that the
+    Only an expectation that a test always reaches is replaced, and only one of each test. The form stays, so the
     product is called in the same way. The wrong value is alternately a near one and one that another test expects: a
     product that compares equal to all usual values agrees with one of them.
     """
@@ -161,7 +161,7 @@ class Wrong(NamedTuple):
     known: list[object]
 
     def instead(self, value: object) -> ast.expr:
-        """A value that differs from this one."""
+        """Return a value that differs from this one."""
         other = next((each for each in self.known if each != value and not isinstance(each, bool)), None)
         ways = [each for each in (_near(value), other) if each is not None and each != value]
         if not ways:
@@ -174,7 +174,7 @@ def _loose(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_steady(case: Case) -> bool:
-    """Return True if a test fails with any of its assertions: it is not skipped, rerun or expected to fail."""
+    """Return True if any failed assertion fails the test: it is not skipped, rerun, or expected to fail."""
     decorators = [*case.node.decorator_list, *(each for node in case.classes for each in node.decorator_list)]
     texts = [
         ast.unparse(each) for each in (*decorators, *(each for node in case.classes for each in _loose(node.body)))
@@ -236,7 +236,7 @@ def _turned_call(node: ast.stmt, wrong: Wrong, camel: set[str]) -> bool:
 
 
 def _contrary(test: ast.expr, wrong: Wrong, camel: set[str]) -> ast.expr:
-    """An expression that is false if `test` is true, unless a compared object equals everything."""
+    """Build an expression that is false if `test` is true, unless a compared object equals everything."""
     equal = isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)
     names = {_last(each) for each in ast.walk(test) if isinstance(each, ast.Name | ast.Attribute)}
     special = names & {"ANY", "approx"} or any(isinstance(each, ast.NamedExpr) for each in ast.walk(test))
@@ -248,7 +248,7 @@ def _contrary(test: ast.expr, wrong: Wrong, camel: set[str]) -> ast.expr:
 
 
 def _apart(left: ast.expr, right: ast.expr, wrong: Wrong, camel: set[str]) -> list[ast.expr]:
-    """Two sides that differ if these are equal: a changed literal, or an unrelated value on the right."""
+    """Return two sides that differ if these are equal: a changed literal, or an unrelated value on the right."""
     sides = [left, right]
     at = 0 if list(_literal(left)) and not list(_literal(right)) else 1
     other = sides[1 - at]
@@ -261,7 +261,7 @@ def _apart(left: ast.expr, right: ast.expr, wrong: Wrong, camel: set[str]) -> li
 
 
 def _is_camel(node: ast.expr) -> bool:
-    """Return True for a class or a call of one, whose objects may define their own equality."""
+    """Return True for a class, or a call of one, whose objects may define their own equality."""
     name = _last(node.func) if isinstance(node, ast.Call) else _last(node)
     return name[:1].isupper()
 
@@ -274,7 +274,7 @@ def _literal(node: ast.expr) -> Iterator[object]:
 
 
 def _expected(node: ast.AST) -> Iterator[object]:
-    """The plain values that a test compares with."""
+    """Return the plain values that a test compares with."""
     given: list[ast.expr] = []
     if isinstance(node, ast.Compare):
         given = [node.left, *node.comparators]
@@ -287,7 +287,7 @@ def _expected(node: ast.AST) -> Iterator[object]:
 
 
 def _strange(value: object, word: str) -> object:
-    """A value that no honest product returns, of the same type if possible."""
+    """Return a value that no honest product returns, of the same type if possible."""
     if isinstance(value, str):
         return value + word
     if isinstance(value, bytes):
@@ -300,7 +300,7 @@ def _strange(value: object, word: str) -> object:
 
 
 def _near(value: object) -> object:
-    """A value close to this one; None if there is none."""
+    """Return a value close to this one, or None."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):

@@ -1,7 +1,7 @@
 """Reports of test runners: command lines that write one, and the outcomes in it.
 
 Test ids are `path::name`, as pytest writes them, with the path relative to the root of the tree. A file that could not
-be collected is an id without a name that failed.
+be collected has a failed id without a name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Runner(unittest.TextTestRunner):
 sys.argv[0] = "python -m unittest"
 unittest.main(module=None, testRunner=Runner)
 """
-"""A runner like `python -m unittest` that writes each outcome as a line."""
+"""Runner like `python -m unittest` that writes each outcome as a line."""
 
 NODE = "data:text/javascript," + re.sub(
     r"[^\w/,:;]",
@@ -53,18 +53,18 @@ NODE = "data:text/javascript," + re.sub(
     "if(t=='test:pass'||t=='test:fail')yield JSON.stringify([d.file,d.nesting,d.name,t.slice(5),!!(d.skip||d.todo),"
     "d.details&&d.details.type])+'\\n'}",
 )
-"""A reporter for node:test that writes each test as a line with its file, depth, and name."""
+"""Reporter for node:test that writes each test as a line with its file, depth, and name."""
 
 
 class Reporting(NamedTuple):
-    """The shell line of checks that share a command; it writes a report to `report` if the runner can."""
+    """Shell line of checks that share a command; it writes a report to `report` if the runner can."""
 
     command: str
     report: str = ""
 
 
 def reporting(checks: Sequence[Check], files: Mapping[str, bytes], nonce: str) -> Reporting:
-    """The command line of checks that writes a report; `report` is relative to the root of the tree."""
+    """Build the command line of checks that writes a report; `report` is relative to the root of the tree."""
     tests = dict.fromkeys(test for check in checks for test in check.tests)
     line = command_line(msgspec.structs.replace(checks[0], tests=tuple(tests)))
     runner = recognized(checks, files)
@@ -80,7 +80,7 @@ def _pytest(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
     if any(word.text.startswith(("--junit-xml", "--junitxml")) for word in runner.arguments) and not runner.last:
         return ""  # a later command reads that report
     if any(b"no:junitxml" in files[path] for path in files if posixpath.basename(path) in PYTEST):
-        return ""  # settings win over arguments
+        return ""  # settings override arguments
     on = "-p junitxml " if "no:junitxml" in runner.line else ""
     return runner.with_more(f"{on}-o junit_family=xunit1 --junit-xml={report}")
 
@@ -116,7 +116,7 @@ def _go(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
 
 
 def _shown(line: str, show: str) -> str:
-    """A line that also prints its report and keeps its exit status."""
+    """Make a line print its report and keep its exit status."""
     return f"{line}; status=$?; {show}; (exit $status)"
 
 
@@ -134,7 +134,7 @@ _HOW: dict[str, Callable[[Runner, str, Mapping[str, bytes]], str]] = {
 
 
 def outcomes(checks: Sequence[Check], files: Mapping[str, bytes], report: bytes) -> dict[str, Outcome] | None:
-    """Outcome of each test that the checks select; None if the report cannot be read."""
+    """Read the outcome of each test that the checks select; None if the report cannot be read."""
     runner = recognized(checks, files)
     if runner is None:
         return None
@@ -182,7 +182,7 @@ def _read_pytest(runner: Runner, files: Mapping[str, bytes], report: bytes) -> I
 
 
 def _of_module(dotted: str, cwd: str, files: Mapping[str, bytes]) -> tuple[str, list[str]]:
-    """The file of a dotted name, and the parts after it."""
+    """Return the file of a dotted name, and the parts after it."""
     parts = dotted.replace("/", ".").split(".")
     for end in range(len(parts), 0, -1):
         path = posixpath.join(cwd, *parts[:end]) + ".py"
@@ -217,7 +217,7 @@ def _read_node(runner: Runner, files: Mapping[str, bytes], report: bytes) -> Ite
 
 
 def _of_path(path: str, files: Mapping[str, bytes]) -> str:
-    """The path in the tree of an absolute path: its longest suffix that exists."""
+    """Return the path in the tree for an absolute path: its longest suffix that exists."""
     parts = path.removeprefix("file://").strip("/").split("/")
     ends = ("/".join(parts[at:]) for at in range(len(parts)))
     return next((end for end in ends if end in files), path)
@@ -257,7 +257,7 @@ def _read_go(runner: Runner, files: Mapping[str, bytes], report: bytes) -> Itera
 
 
 def _of_test(folder: str, test: str, files: Mapping[str, bytes]) -> str:
-    """The file of a Go test."""
+    """Return the file of a Go test."""
     wanted = f"func {test.partition('/')[0]}(".encode()
     prefix = "" if folder == "." else f"{folder}/"
     within = (path for path in files if path.endswith("_test.go") and posixpath.dirname(path) == prefix.rstrip("/"))
@@ -265,7 +265,7 @@ def _of_test(folder: str, test: str, files: Mapping[str, bytes]) -> str:
 
 
 def _of_package(package: str, files: Mapping[str, bytes]) -> str:
-    """The folder of a Go package."""
+    """Return the folder of a Go package."""
     for path, data in files.items():
         if posixpath.basename(path) == "go.mod":
             module = re.search(rb"^module\s+(\S+)", data, re.MULTILINE)
@@ -282,9 +282,9 @@ _READ = {
 
 
 def missing(base: Mapping[str, Outcome], now: Mapping[str, Outcome]) -> tuple[str, ...]:
-    """Tests of the base that do not pass now. One skipped at the base may be skipped.
+    """Return tests of the base that do not pass now. A test skipped at the base may be skipped.
 
-    Names of parametrized cases may be built from values of the product; of those, as many have to pass as before.
+    Names of parametrized cases may be built from values of the product; of those, as many must pass as before.
     """
     wanted = Counter(_stem(name) for name, outcome in base.items() if outcome != "skipped")
     passed = Counter(_stem(name) for name, outcome in now.items() if outcome == "passed")

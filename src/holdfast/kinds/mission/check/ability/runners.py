@@ -1,6 +1,6 @@
 """Test runners in command lines: the runner, its folder, its arguments, and its settings.
 
-A line is understood if it is a list of plain commands with exactly one runner. Of anything else (a pipe, an
+A line is understood if it is a list of plain commands with exactly one runner. For anything else (a pipe, an
 alternative, a subshell, a script) only the exit status is known.
 """
 
@@ -49,7 +49,7 @@ _BINARIES: dict[str, Kind] = {
 
 
 class Word(NamedTuple):
-    """A word of a line as the program sees it, with its span."""
+    """Word of a line as the program sees it, with its span."""
 
     text: str
     start: int
@@ -57,7 +57,7 @@ class Word(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """A runner in a line with its `arguments`. More arguments can be inserted at `end`, after `glue`.
+    """Runner in a line with its `arguments`. More arguments can be inserted at `end`, after `glue`.
 
     `start` and `program` delimit the command that starts it. `script` is true for one in a script of `package.json`,
     `last` for the last command of the line.
@@ -75,7 +75,7 @@ class Runner(NamedTuple):
     last: bool = True
 
     def with_more(self, more: str) -> str:
-        """The line with further arguments for the runner."""
+        """Return the line with further arguments for the runner."""
         return f"{self.line[: self.end]}{self.glue} {more}{self.line[self.end :]}"
 
     def named(self) -> list[str]:
@@ -85,7 +85,7 @@ class Runner(NamedTuple):
         return [word for before, word in pairs if not word.startswith("-") and before not in _TAKES[self.kind]]
 
     def selections(self, files: Mapping[str, bytes]) -> list[tuple[str, str]]:
-        """The files and folders among the arguments, each with its selector, such as `::test`."""
+        """Files and folders among the arguments, each with its selector, such as `::test`."""
         found = []
         for word in self.named():
             path, _, rest = word.partition("::")
@@ -97,7 +97,7 @@ class Runner(NamedTuple):
         return found
 
     def _module(self, dotted: str, files: Mapping[str, bytes]) -> tuple[str, str]:
-        """The file or folder of a dotted name, and the class and test after it."""
+        """Return the file or folder of a dotted name, and the class and test after it."""
         parts = dotted.split(".")
         for end in range(len(parts), 0, -1):
             path = posixpath.join(*parts[:end])
@@ -126,14 +126,14 @@ _TAKES: dict[Kind, frozenset[str]] = {
 
 
 def recognized(checks: Sequence[Check], files: Mapping[str, bytes]) -> Runner | None:
-    """The runner of checks that share one command; None if the command has none or is not understood."""
+    """Return the runner of checks that share one command; None if the command has none or is not understood."""
     tests = dict.fromkeys(test for check in checks for test in check.tests)
     runner = of_line(command_line(msgspec.structs.replace(checks[0], tests=tuple(tests))), files)
     return runner if runner is None or runner.last or not tests else None
 
 
 def of_line(line: str, files: Mapping[str, bytes], cwd: str = "", depth: int = 0) -> Runner | None:
-    """The only runner in a line; None if there are none or several."""
+    """Return the only runner in a line; None if there are none or several."""
     commands = _commands(line)
     if commands is None:
         return None
@@ -153,7 +153,7 @@ def of_line(line: str, files: Mapping[str, bytes], cwd: str = "", depth: int = 0
 
 
 def _commands(line: str) -> list[list[Word]] | None:
-    """The words of each plain command of a line."""
+    """Return the words of each plain command of a line."""
     found: list[list[Word]] = [[]]
     at = 0
     line = line.rstrip()
@@ -177,7 +177,7 @@ def _runner(line: str, words: list[Word], cwd: str, files: Mapping[str, bytes], 
     while rest:
         name = posixpath.basename(rest[0].text)
         if "/" in rest[0].text and inside(cwd, rest[0].text) in files:
-            return None  # a script of the tree, whatever its name
+            return None  # a script of the tree, regardless of its name
         if _ASSIGNMENT.match(rest[0].text):
             rest = rest[1:]
         elif name in ("npm", "yarn", "pnpm"):
@@ -205,7 +205,7 @@ def _runner(line: str, words: list[Word], cwd: str, files: Mapping[str, bytes], 
 
 
 def _unwrapped(words: list[Word], verb: str, name: str) -> list[Word]:
-    """The command that a wrapper runs."""
+    """Return the command that a wrapper runs."""
     words = _past_options(words)
     if verb and words and words[0].text == verb:
         words = _past_options(words[1:])
@@ -283,7 +283,7 @@ def _script(
 
 
 def scripts(package: bytes) -> dict[str, str]:
-    """The scripts of a `package.json`."""
+    """Return the scripts of a `package.json`."""
     try:
         found = json.loads(package).get("scripts", {})
         return {name: text for name, text in found.items() if isinstance(text, str)}
@@ -292,7 +292,7 @@ def scripts(package: bytes) -> dict[str, str]:
 
 
 def inside(cwd: str, path: str) -> str | None:
-    """A path relative to the root of the tree, "" for the root; None if it is outside or unknown."""
+    """Return a path relative to the root of the tree, "" for the root; None if it is outside or unknown."""
     found = posixpath.normpath(posixpath.join(cwd, path))
     if posixpath.isabs(path) or found.startswith("..") or "$" in path:
         return None
@@ -314,7 +314,7 @@ _KEYS = ("scripts", "jest", "mocha", "vitest", "type", "babel", "workspaces")
 
 
 def digest(check: Check, files: Mapping[str, bytes]) -> str:
-    """Digest of a check's command, its runner, and the settings of the runner."""
+    """Return the digest of a check's command, its runner, and the settings of the runner."""
     runner = recognized((check,), files)
     parts: list[tuple[str, str]] = [(command_line(check), runner.kind if runner else ""), ("", check.canary or "")]
     for path in sorted(files):
@@ -325,7 +325,7 @@ def digest(check: Check, files: Mapping[str, bytes]) -> str:
 
 
 def _settings(name: str, data: bytes) -> bytes:
-    """The part of a file that configures runners, without versions and dependencies."""
+    """Return the part of a file that configures runners, without versions and dependencies."""
     try:
         whole: dict[str, Any]
         if name == "pyproject.toml":
@@ -347,12 +347,12 @@ PYTEST = frozenset(
 
 
 def pytest_settings(files: Mapping[str, bytes]) -> str:
-    """The text of all files that may configure pytest."""
+    """Return the text of all files that may configure pytest."""
     return "\n".join(files[path].decode("utf-8", "replace") for path in files if posixpath.basename(path) in PYTEST)
 
 
 def pytest_words(files: Mapping[str, bytes], key: str, default: str) -> tuple[str, ...]:
-    """The words of a pytest setting in any file; a value may span several lines."""
+    """Return the words of a pytest setting in any file; a value may span several lines."""
     found = re.search(
         rf"^\s*{key}\s*=((?:[^\n\[#]*)|\s*\[[^\]]*\])((?:\n[ \t]+[^\n=]+)*)", pytest_settings(files), re.MULTILINE
     )
