@@ -1,8 +1,8 @@
 """Generated documents of a mission: a plan zone in the users' rules files, progress, plan, and lab notes. Pure.
 
-AGENTS.md and CLAUDE.md belong to users. Only the zones between two marks are ever written. `progress.txt`, the plan and
-the lab notes are made from events alone: the same log makes the same bytes, and an error in them is fixed in this code,
-never in the file.
+AGENTS.md and CLAUDE.md belong to users. Only the zones between two marks are ever written. `progress.txt`, the plan,
+and the lab notes are made from events alone: the same log makes the same bytes, and errors in them must be fixed in
+this code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LINES_MAX = 400
 """Most lines of a list in a document, the latest ones."""
 
 WORDS_MAX = 400
-"""Characters of a quoted text that are shown."""
+"""Most characters shown of a quoted text."""
 
 
 class Zones(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Zones(msgspec.Struct, frozen=True):
 
 
 def by_folder(files: Mapping[str, bytes]) -> dict[str, str]:
-    """The rules file of each folder that has one, by folder; the root is the empty string."""
+    """Return the rules file of each folder that has one, by folder; the root is the empty string."""
     found: dict[str, str] = {}
     for name in RULE_FILES:
         for path in sorted(files):
@@ -75,7 +75,7 @@ def by_folder(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def chain(files: Mapping[str, bytes], path: str) -> tuple[str, ...]:
-    """The rules files that apply to a path, the nearest last; it takes precedence."""
+    """Return the rules files that apply to a path. The nearest comes last and takes precedence."""
     found = by_folder(files)
     folders = [""]
     for part in posixpath.dirname(path).split("/"):
@@ -84,12 +84,12 @@ def chain(files: Mapping[str, bytes], path: str) -> tuple[str, ...]:
 
 
 def nearest(files: Mapping[str, bytes], path: str) -> str:
-    """The rules file nearest to a path; empty if there is none."""
+    """Return the rules file nearest to a path, or an empty text."""
     return (chain(files, path) or ("",))[-1]
 
 
 def rules_of(files: Mapping[str, bytes], paths: Iterable[str]) -> str:
-    """The users' rules for work on these paths, those of the root first."""
+    """Return the users' rules for work on these paths, those of the root first."""
     wanted = dict.fromkeys(each for path in (*paths, "") for each in chain(files, path))
     parts = []
     for name in sorted(wanted, key=lambda each: (posixpath.dirname(each), each)):
@@ -100,7 +100,7 @@ def rules_of(files: Mapping[str, bytes], paths: Iterable[str]) -> str:
 
 
 def learned(lines: Sequence[str]) -> str:
-    """The accepted lessons of this mission as a section below the users' rules; empty without any."""
+    """Format the accepted lessons of this mission as a section below the users' rules; empty without any."""
     if not lines:
         return ""
     return "\n".join(("## Learned in this mission", "", *(f"- {one_line(line)}" for line in lines)))
@@ -135,7 +135,7 @@ def _with_zone(text: str, inner: str, begin: str, end: str) -> str:
 
 
 def _cut_out(text: str, begin: str, end: str) -> tuple[str, str | None, str]:
-    """Split a text at the first pair of marks into before, between and after; `None` between without a pair."""
+    """Split a text at the first pair of marks into before, between, and after; `between` is None without a pair."""
     start = text.find(begin)
     stop = text.find(end, start + len(begin)) if start >= 0 else -1
     if stop < 0:
@@ -159,7 +159,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def all_of(told: Told, rules: str, lessons: Sequence[str] = ()) -> dict[str, bytes]:
-    """The documents of a mission by path. `rules` is the AGENTS.md of the main branch, with its marks if it has any;
+    """Return the documents of a mission by path. `rules` is the AGENTS.md of the main branch, including any marks;
     `lessons` are lines being added to it now.
     """
     lines = tuple(dict.fromkeys((*applied(told.events), *lessons)))
@@ -174,19 +174,19 @@ def all_of(told: Told, rules: str, lessons: Sequence[str] = ()) -> dict[str, byt
 
 
 def key_of(mission: MissionState) -> str:
-    """A key that changes whenever the documents may change, except for answers of users."""
+    """Return a key that changes whenever the documents may change, except for users' answers."""
     over = sum(task.status in OVER for task in mission.tasks.values())
     sent_back = sum(sum(task.refusals.values()) for task in mission.tasks.values())
     return f"{mission.main[:12]}:{mission.round}:{len(mission.tasks)}:{over}:{sent_back}"
 
 
 def applied(events: Iterable[Event]) -> tuple[str, ...]:
-    """The lines for AGENTS.md that a user or the policy accepted, in order, each once."""
+    """Return the lines for AGENTS.md that a user or the policy accepted, in order, each once."""
     return tuple(dict.fromkeys(event.fact.line for event in events if isinstance(event.fact, LessonApplied)))
 
 
 def turned_down(events: Iterable[Event]) -> frozenset[str]:
-    """The inbox items that a user or their default denied."""
+    """Return the inbox items that a user or their default denied."""
     answers = (event.fact for event in events if isinstance(event.fact, ApprovalDecided | ApprovalExpired))
     return frozenset(answer.item_id for answer in answers if answer.verdict == "deny")
 
@@ -198,7 +198,7 @@ def one_line(text: str) -> str:
 
 
 def plan_version(told: Told) -> str:
-    """The version of the plan: its round and its event."""
+    """Return the version of the plan: its round and its event."""
     made = told.facts(MissionPlanned, MissionReplanned)
     if not made:
         return "There is no plan yet."
@@ -210,7 +210,7 @@ def plan_version(told: Told) -> str:
 
 
 def plan_zone(told: Told) -> str:
-    """The plan zone of AGENTS.md: its version, and a line for each task that is not dropped."""
+    """Render the plan zone of AGENTS.md: its version, and a line for each task that is not dropped."""
     lines = [plan_version(told)]
     lines += [
         f"- [{'x' if task.status == 'merged' else ' '}] {one_line(task.task.id)}: {one_line(task.task.title)}"
@@ -222,7 +222,7 @@ def plan_zone(told: Told) -> str:
 
 
 def plan(told: Told) -> str:
-    """The plan as Markdown: a table of tasks with their states."""
+    """Render the plan as Markdown: a table of tasks with their states."""
     mission = told.mission
     tasks = list(mission.tasks.values())
     merged = sum(task.status == "merged" for task in tasks)
@@ -254,7 +254,7 @@ def _cell(text: str) -> str:
 
 
 def progress(told: Told) -> str:
-    """`progress.txt`: work that is done, checks that pass and fail, and what comes next."""
+    """Render `progress.txt`: finished work, passing and failing checks, and the next steps."""
     mission = told.mission
     known = mission.contract.criteria()
     met = [name for name in known if name in mission.passed]
@@ -298,7 +298,7 @@ def _line(task: TaskState) -> str:
 
 
 def lab_notes(told: Told) -> str:
-    """Lab notes: dead ends first, so that none is tried twice, then findings. Each with its event."""
+    """Render the lab notes: dead ends first, to prevent repeated attempts, then findings. Each has its event."""
     dead: list[str] = []
     findings: list[str] = []
     flakes: list[str] = []

@@ -14,7 +14,7 @@ from holdfast.session.tenant import Kind
 
 
 class MissionKind(Kind[State]):
-    """Kind of sessions that are missions; they ask no model."""
+    """Kind of sessions that are missions; they call no model."""
 
     name = "mission"
     state_type = MissionState
@@ -23,12 +23,12 @@ class MissionKind(Kind[State]):
     unfolded = frozenset({FindingNoted, LessonProposed, RatchetViolated})
 
     def began(self, created: SessionCreated) -> msgspec.Struct:
-        """The initial state: the contract, not sealed yet."""
+        """Return the initial state: the contract, not sealed yet."""
         assert created.mission is not None
         return MissionState(created.mission.contract, created.mission.policy)
 
     def branch(self, state: State) -> str | None:
-        """The mission's main branch."""
+        """Name of the mission's main branch."""
         return of_mission(state).ref.removeprefix("refs/heads/")
 
     def awaits_wake(self, state: State) -> bool:

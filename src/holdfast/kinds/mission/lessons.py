@@ -1,7 +1,7 @@
 """Lessons: lines for AGENTS.md, each with the failures that caused it. Pure.
 
-A line is made from a template once the same failure happened twice; no model writes rules for others. A finding of a
-worker is quoted in the line as data. A user or the mission's policy accepts the line.
+A line is made from a template after the same failure happened twice; no model writes rules for others. The line quotes
+a worker's finding as data. A user or the mission's policy accepts the line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINE_MAX = 400
 
 
 class Failure(NamedTuple):
-    """A failure: its kind (`key`), a `line` that would have prevented it, and the task (`who`).
+    """Failure: its kind (`key`), a `line` that would have prevented it, and the task (`who`).
 
     With `others` it counts once for each task, since repeated tries of one worker are no lesson.
     """
@@ -40,7 +40,7 @@ class Failure(NamedTuple):
 
 
 def due(told: Told) -> LessonProposed | None:
-    """The next line to propose; None if there is none or the limit of lines is reached."""
+    """Return the next line to propose; None if there is none or the limit of lines is reached."""
     policy = told.mission.policy
     if policy.lessons == "off" or standing(told.events) >= policy.lesson_lines:
         return None
@@ -61,14 +61,14 @@ def due(told: Told) -> LessonProposed | None:
 
 
 def standing(events: Sequence[Event]) -> int:
-    """Number of lines that were proposed and not denied."""
+    """Return the number of lines that were proposed and not denied."""
     denied = turned_down(events)
     proposed = [event.fact for event in events if isinstance(event.fact, LessonProposed)]
     return sum(fact.item_id not in denied for fact in proposed)
 
 
 def taken(told: Told) -> list[LessonApplied]:
-    """The lines to apply now: those that a user approved, or all if the policy says so."""
+    """Return the lines to apply now: those that a user approved, or all if the policy says so."""
     applied = {event.fact.line for event in told.events if isinstance(event.fact, LessonApplied)}
     answers = {
         event.fact.item_id: event
@@ -89,7 +89,7 @@ def taken(told: Told) -> list[LessonApplied]:
 
 
 def _found_out(told: Told, who: set[str], since: int) -> str:
-    """The latest finding noted since then in one of the tasks that failed."""
+    """Return the latest finding noted since then in one of the failed tasks."""
     latest = ""
     for event in told.events:
         fact = event.fact
@@ -152,7 +152,7 @@ _ALWAYS: dict[str, str] = {
 
 
 def _criteria(told: Told, issues: Sequence[str]) -> list[str]:
-    """The criteria that issues are about: each issue of the harness begins with an id."""
+    """Return the criteria that issues are about: each issue of the harness begins with an id."""
     known = told.mission.contract.criteria()
     firsts = (issue.partition(" is not met:")[0].partition(":")[0] for issue in issues)
     return list(dict.fromkeys(name for name in firsts if name in known))

@@ -77,7 +77,7 @@ READ_MAX = 10_000
 
 
 def vague(text: str) -> str:
-    """The first vague word of a sentence that nothing makes exact; empty if there is none."""
+    """Return the first vague word of a sentence that nothing makes exact; empty if there is none."""
     for sentence in re.split(r"(?<=[.!?;])\s+|\n", text[:READ_MAX]):
         bare = _QUOTED.sub(" ", sentence)
         endless = _ENDLESS.search(bare)
@@ -100,7 +100,7 @@ BYTES_A_TOKEN = 4
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A problem of an item or criterion, with advice in its message."""
+    """Problem of an item or criterion, with advice in its message."""
 
     kind: FindingKind
     level: Literal["error", "warning"]
@@ -110,7 +110,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Result of a run of a check. `refused` are hosts that the egress proxy refused during the run."""
+    """Result of a check run. `refused` are hosts that the egress proxy refused during the run."""
 
     exit_code: int | None
     output: str = ""
@@ -127,7 +127,7 @@ def passes(check: Check, run: Run) -> bool:
 
 
 def static_findings(contract: Contract, policy: MissionPolicy, files: Mapping[str, int] | None = None) -> list[Finding]:
-    """Findings without a run. `files` are those of the base with their sizes, if known."""
+    """Return findings without a run. `files` are those of the base with their sizes, if known."""
     found: list[Finding] = []
     for item in contract.items:
         found += _unchecked(item)
@@ -201,7 +201,7 @@ def _size(item: Item, policy: MissionPolicy, files: Mapping[str, int]) -> Iterab
 def base_findings(
     item: Item, criterion: Criterion, run: Run, *, marked: bool = False, own: Collection[str] = ()
 ) -> list[Finding]:
-    """Findings of a run at the base, without mutants. `marked` means that the contract file says that it passes.
+    """Return findings of a run at the base, without mutants. `marked` means that the contract file marks it as passing.
 
     `own` are the names of the project's modules, including those that items are to make.
     """
@@ -249,21 +249,21 @@ def hangs_anyway(found: Finding) -> Finding:
 
 
 def own_modules(files: Iterable[str], contract: Contract) -> frozenset[str]:
-    """Names of present and planned modules: folders and files of the base and of all `paths`."""
+    """Return names of present and planned modules: folders and files of the base and of all `paths`."""
     paths = (*files, *(path for item in contract.items for path in item.paths))
     parts = (part.partition(".")[0] for path in paths for part in path.split("/"))
     return frozenset(part for part in parts if part and not set("*?[") & set(part))
 
 
 def mutants_for(check: Check) -> tuple[Kind, ...]:
-    """The mutants for a check that passes at the base. If it passes on all of them, it cannot fail."""
+    """Build the mutants for a check that passes at the base. If it passes on all of them, it cannot fail."""
     if is_inverted(check):
         return ()
     return ("hollow",) if runs_tests(check) else KINDS
 
 
 def passed_all_mutants(item: Item, criterion: Criterion) -> Finding:
-    """The finding about a check that passed at the base and on all its mutants."""
+    """Return the finding about a check that passed at the base and on all its mutants."""
     return _cannot_fail(item, criterion, "it passes on a tree where nothing works")
 
 

@@ -1,7 +1,7 @@
-"""Plans: tasks of a contract that can be worked on and verified one by one (dependency closure). Pure.
+"""Plans: tasks of a contract that workers can complete and verify one by one (dependency closure). Pure.
 
 A task is closed if everything its criteria build on is in the task itself, in a task that is merged before it, or
-already met. Two tasks that may touch the same files are never worked on at the same time, whatever the plan says.
+already met. Two tasks that may touch the same files never run at the same time, whatever the plan says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TASKS_MAX = 500
 """Most tasks of one plan."""
 
 PARTS_DEPTH_MAX = 2
-"""A task may be split into parts, and a part once more."""
+"""Depth limit: a task may be split into parts, and a part once more."""
 
 SHOWN_MAX = 20
 """Most problems that are reported at once."""
@@ -54,7 +54,7 @@ def read_plan(submitted: Mapping[str, Any]) -> tuple[tuple[Task, ...], tuple[str
 def plan_problems(
     tasks: Sequence[Task], mission: MissionState, task_id: str = "", dropped: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Problems that make a plan unusable, each described for its planner; empty if there are none.
+    """Return problems that make a plan unusable, each described for its planner; empty if there are none.
 
     With `task_id`, the tasks are the parts of that task and share its criteria. Otherwise they must cover every
     criterion that is neither met nor in a task under way: a later plan replaces tasks that have not begun, and those
@@ -108,7 +108,7 @@ def _ids(tasks: Sequence[Task], mission: MissionState) -> Iterator[str]:
 
 
 def _wanted(mission: MissionState, parent: str, drop: Collection[str]) -> list[str]:
-    """The criteria that the plan has to cover, in contract order."""
+    """Return the criteria that the plan must cover, in contract order."""
     if parent:
         return list(mission.tasks[parent].task.criteria) if parent in mission.tasks else []
     held = {name for task in mission.live() if task.task.id not in drop for name in task.task.criteria}
@@ -187,7 +187,7 @@ def _closure(tasks: Sequence[Task], mission: MissionState, given_up: Collection[
 
 
 def _before(name: str, every: Mapping[str, Task]) -> set[str]:
-    """All tasks that are merged before a task."""
+    """Return all tasks that are merged before a task."""
     found: set[str] = set()
     left = list(every[name].depends)
     while left:
@@ -212,7 +212,7 @@ def _sizes(tasks: Sequence[Task], mission: MissionState, parent: str) -> Iterato
 
 
 def _depth(mission: MissionState, name: str) -> int:
-    """Depth of the parts of a task: 1 for a task of a first plan."""
+    """Return the depth of the parts of a task: 1 for a task of a first plan."""
     depth, above = 0, name
     while above and depth <= PARTS_DEPTH_MAX:
         depth += 1
@@ -221,14 +221,14 @@ def _depth(mission: MissionState, name: str) -> int:
 
 
 def too_large(mission: MissionState) -> str | None:
-    """The first task that a sub-planner has to split before a worker starts; None if there is none."""
+    """Return the first task that a sub-planner must split before a worker starts, or None."""
     return next(
         (task.task.id for task in mission.live() if task.status == "planned" and _is_large(task, mission)), None
     )
 
 
 def _is_large(task: TaskState, mission: MissionState) -> bool:
-    """Return True if a task has to be split. Not with one criterion, since its parts could not be verified."""
+    """Return True if a task must be split. A task with one criterion is not, since its parts could not be verified."""
     planned = task.task
     large = planned.split or planned.tokens > mission.policy.task_tokens
     return large and len(planned.criteria) > 1 and _depth(mission, planned.parent) < PARTS_DEPTH_MAX
@@ -238,7 +238,7 @@ def _is_large(task: TaskState, mission: MissionState) -> bool:
 
 
 def plan_from_items(contract: Contract, skip: Collection[str] = ()) -> tuple[Task, ...]:
-    """One task for each item with open criteria, most important first, each after its dependencies.
+    """Make one task for each item with open criteria, most important first, each after its dependencies.
 
     Guards and the criteria in `skip` need no task.
     """
@@ -276,12 +276,12 @@ def _in_order(items: Sequence[Item]) -> list[Item]:
 
 
 def free_id(wanted: str, taken: Collection[str]) -> str:
-    """A free id for another task."""
+    """Return a free id for another task."""
     return _free(wanted, {*_TAKEN, *(name.casefold() for name in taken)})
 
 
 def _free(wanted: str, used: set[str]) -> str:
-    """A unique id for a task, close to the wanted one."""
+    """Return a unique id for a task, close to the wanted one."""
     plain = re.sub(r"\.{2,}|[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:50] or "task"
     plain = plain.removesuffix(".lock")
     name, number = plain, 2
@@ -295,7 +295,7 @@ def _free(wanted: str, used: set[str]) -> str:
 
 
 def ready(mission: MissionState) -> list[TaskState]:
-    """The tasks that workers can begin now, all at once, in plan order.
+    """Return the tasks that workers can begin now, all at once, in plan order.
 
     Their dependencies are merged, and none may touch a file that a task under way, or an earlier one of these, may
     touch. A task without a scope may touch any file; the merge finds conflicts.
@@ -316,7 +316,7 @@ def ready(mission: MissionState) -> list[TaskState]:
 
 
 def stuck(mission: MissionState) -> list[tuple[TaskState, str]]:
-    """Tasks that can never begin, each with a dependency that can never be merged."""
+    """Return tasks that can never begin, each with a dependency that can never be merged."""
     found = []
     for task in mission.live():
         if task.status == "planned":
@@ -341,7 +341,7 @@ def _is_there(mission: MissionState, name: str) -> bool:
 
 
 def _may_come(mission: MissionState, task: TaskState) -> bool:
-    """Return True if a task is merged or may still be."""
+    """Return True if a task is merged or may still be merged."""
     if task.status not in OVER or task.status == "merged":
         return True
     parts = _parts(mission, task.task.id) if task.status == "dropped" else []
@@ -374,7 +374,7 @@ def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _letters(name: str) -> str:
-    """A path part with each character set replaced by `?`."""
+    """Replace each character set in a path part with `?`."""
     out, rest = "", name
     while rest:
         close = rest.find("]", 2) if rest[0] == "[" else -1

@@ -1,6 +1,6 @@
 """Origin of a line of a file: the merge, the task, the call, and the verdicts behind it. Pure.
 
-The line is followed back along the main branch of a mission, by comparing the file before and after each merge that
+The line is traced back along the main branch of a mission, by comparing the file before and after each merge that
 touched it. The log names those merges.
 """
 
@@ -26,7 +26,7 @@ WRITES = ("write", "edit", "bash", "start_job")
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One step back: its description, its event or commit, and the arguments of the command that shows it."""
+    """Step back: its description, its event or commit, and the arguments of the command that shows it."""
 
     what: str
     text: str
@@ -36,7 +36,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """A merge that may have changed a file: the main branch before and after, and the tasks in it."""
+    """Merge that may have changed a file: the main branch before and after, and the tasks in it."""
 
     event: Event
     onto: str
@@ -47,7 +47,7 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A line, its file, and the log of the worker who handed it in; empty if there is none."""
+    """A line, its file, and the log of the worker that submitted it; empty if there is none."""
 
     path: str
     line: str
@@ -55,7 +55,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def mapped(newer: str, older: str, line: int) -> int | None:
-    """Number of a line in the older text, counted from 1; None if the newer text added it."""
+    """Return the number of a line in the older text, counted from 1; None if the newer text added it."""
     new, old = newer.splitlines(), older.splitlines()
     if not 1 <= line <= len(new):
         return None
@@ -66,7 +66,7 @@ def mapped(newer: str, older: str, line: int) -> int | None:
 
 
 def suspects(events: Sequence[Event], path: str) -> list[Merge]:
-    """Merges that may have changed a file, newest first: those of tasks that touched it, and of the base."""
+    """Return merges that may have changed a file, newest first: those of tasks that touched it, and of the base."""
     touched: set[str] = set()
     for event in events:
         if isinstance(event.fact, TaskInspected) and path in event.fact.files:
@@ -81,7 +81,7 @@ def suspects(events: Sequence[Event], path: str) -> list[Merge]:
 
 
 def handed_in(events: Sequence[Event], task_id: str, before: int) -> Event | None:
-    """The hand-in of a task that was merged by the event `before`."""
+    """Return the submission of a task that was merged by the event `before`."""
     commit = ""
     for event in reversed(events[: before - 1]):
         fact = event.fact
@@ -93,12 +93,12 @@ def handed_in(events: Sequence[Event], task_id: str, before: int) -> Event | Non
 
 
 def beginning(events: Sequence[Event]) -> Event | None:
-    """The event that opened a mission."""
+    """Return the event that opened a mission."""
     return next((event for event in events if isinstance(event.fact, MissionOpened)), None)
 
 
 def wrote(events: Sequence[Event], path: str, text: str) -> Event | None:
-    """The latest successful call of a worker that contains a line, preferably one about the file. Best effort."""
+    """Return a worker's latest successful call that contains a line, preferably one about the file. Best effort."""
     wanted = text.strip()
     ended = {
         event.fact.call_id for event in events if isinstance(event.fact, ToolResult) and event.fact.outcome == "ok"
@@ -120,7 +120,7 @@ def wrote(events: Sequence[Event], path: str, text: str) -> Event | None:
 def chain(
     mission: MissionState, events: Sequence[Event], merge: Merge, hand_in: Event | None, written: Written
 ) -> list[Link]:
-    """The steps from a merge that brought a line back to the verdicts behind it, nearest first."""
+    """Return the steps from a merge that introduced a line back to the verdicts behind it, nearest first."""
     top = merge.event.session_id
     tasks = ", ".join(merge.tasks)
     what = f"with {tasks}" if tasks else f"with new commits of the followed branch, {merge.base[:SHORT]}"
@@ -156,7 +156,7 @@ def _call(written: Written, child_id: str) -> Link:
 
 
 def _criteria(mission: MissionState, events: Sequence[Event], merge: Merge, names: Iterable[str]) -> list[Link]:
-    """The criteria of the task, each with the verdict on the merged tree."""
+    """Return the criteria of the task, each with the verdict on the merged tree."""
     known = mission.contract.criteria()
     links = []
     for name in names:

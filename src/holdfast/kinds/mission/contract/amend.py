@@ -1,6 +1,6 @@
 """Comparison of a sealed contract with its amendment: weaker, stricter, added and reworded criteria. Pure.
 
-A change counts as weaker unless it provably demands no less: one needless question to a user costs less than a
+A change counts as weaker unless it provably demands no less: a needless question to the user costs less than a
 criterion that disappears unnoticed.
 """
 
@@ -21,8 +21,8 @@ HIDDEN = "hidden "
 class Amendment(msgspec.Struct, frozen=True):
     """Effect of a change. `weaker` and `stricter` map ids of criteria to a description; `added` are new criteria.
 
-    The keys may also be `goal`, `protected GLOB` and `hidden GLOB`. `reworded` are items and criteria of which only the
-    text changed.
+    The keys may also be `goal`, `protected GLOB` and `hidden GLOB`. `reworded` are items and criteria whose text alone
+    changed.
     """
 
     weaker: dict[str, str]
@@ -84,7 +84,7 @@ def _items(before: Contract, after: Contract, weaker: dict[str, str], reworded: 
 
 
 def _criterion(before: Criterion, after: Criterion) -> tuple[str, str]:
-    """Describe how a criterion became weaker, and how stricter; each is empty if it did not."""
+    """Describe how a criterion became weaker and how it became stricter; each is empty if it did not."""
     if before.guard != after.guard:
         return "no longer a guard" if before.guard else "now a guard, which has to pass already", ""
     if before.check is None or after.check is None:
@@ -127,7 +127,7 @@ def _metric(before: Metric | None, after: Metric | None) -> tuple[str, str]:
 
 
 def _range(metric: Metric) -> tuple[float, float]:
-    """The interval of values that pass."""
+    """Return the interval of values that pass."""
     low, high = metric.target - metric.tolerance, metric.target + metric.tolerance
     if metric.direction == "at_least":
         return low, math.inf

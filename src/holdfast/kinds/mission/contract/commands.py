@@ -1,8 +1,8 @@
-"""Analysis of check commands: deciding programs, tests they name, and what a run says is missing. Pure: nothing is run.
+"""Analysis of check commands: deciding programs, named tests, missing files in a run's output. Pure: runs nothing.
 
-In `python app.py | grep -q hello` the exit status is grep's, so `app.py` is the program under test; in
-`python verify.py` the program is the check. The same holds for command substitutions and for output that a later
-command reads from a file.
+In `python app.py | grep -q hello` the exit status is grep's, so `app.py` is the program under test; in `python
+verify.py` the program is the check. The same holds for command substitutions and for output that a later command reads
+from a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
 
 class Run(NamedTuple):
-    """A program with its arguments and its folder, relative to the folder in which the line starts."""
+    """A program with its arguments and its folder, relative to the line's starting folder."""
 
     program: str
     arguments: tuple[str, ...]
@@ -111,7 +111,7 @@ def _pipes(words: Sequence[str]) -> Iterator[list[list[str]]]:
 
 
 def _stage(words: Sequence[str]) -> list[str]:
-    """A command without assignments, wrappers and redirections."""
+    """Return a command without assignments, wrappers, and redirections."""
     left = list(words)
     while left:
         name = left[0].rsplit("/", 1)[-1]
@@ -176,7 +176,7 @@ _INVERTED = re.compile(r"^\s*!|\btest\s+-z\b|\[\s+-z\b|\bgrep\s+(?:-\w*L|--files
 
 
 def cannot_fail(check: Check) -> str:
-    """Reason why a check cannot fail, judged by its command; empty if the command shows none."""
+    """Explain why a check cannot fail, judged by its command; empty if the command shows no reason."""
     typed = command_line(check).strip()
     if names_only(check):
         return "it collects tests but runs none"
@@ -200,7 +200,7 @@ def names_only(check: Check) -> bool:
 
 
 def runs_tests(check: Check) -> bool:
-    """Return True if a check calls a test runner, which has to fail when nothing works."""
+    """Return True if a check calls a test runner, which must fail when nothing works."""
     return _RUNNERS.search(command_line(check)) is not None
 
 
@@ -229,7 +229,7 @@ def named_files(check: Check) -> Iterator[str]:
 
 
 def missing_tests(check: Check, files: Collection[str], protected: Collection[str], own: Collection[str]) -> list[str]:
-    """Missing test files that a check names. Files that the item is about (`own`) do not count: they are to be made."""
+    """Return missing test files that a check names, except files that the item is about (`own`), which it creates."""
     if re.search(r"\bcd\s|(?:^|\s)(?:-C|--rootdir|--prefix|--cwd)[\s=]", check.command):
         return []  # its paths are relative to another folder
     return [
@@ -251,9 +251,9 @@ _MODULE_ABSENT = re.compile(r"No module named '?(pytest|tox|nox|ruff|mypy|flake8
 
 
 def absent(check: Check, exit_code: int | None, output: str, own: Collection[str]) -> str:
-    """Describe a file or program that a run of a check did not find; empty if none is missing.
+    """Describe a file or program that a check run did not find; empty if none is missing.
 
-    Programs and scripts that the item is about (`own`) do not count: they are to be made.
+    Programs and scripts that the item is about (`own`) do not count, since the item creates them.
     """
     if re.search(r"\bunittest\b", check.command):
         return _unittest(check, output)

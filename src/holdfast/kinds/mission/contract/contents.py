@@ -27,7 +27,7 @@ def contract_digest(contract: Contract) -> str:
 
 
 def slug(text: str) -> str:
-    """A short, stable id made of words. Four hex digits of a digest distinguish texts that were cut."""
+    """Make a short, stable id from words. Four hex digits of a digest distinguish truncated texts."""
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = re.findall(r"[a-z0-9]+", folded)
     whole = "-".join(words)
@@ -41,7 +41,7 @@ def slug(text: str) -> str:
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
-    """The wanted name, with the first free number appended if it is taken."""
+    """Return the wanted name, with the first free number appended if it is taken."""
     name, number = wanted, 2
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
@@ -49,7 +49,7 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
 
 
 def find_ring(edges: Mapping[str, Sequence[str]]) -> list[str]:
-    """A cycle in a dependency graph, its first name repeated at the end; empty when there is none."""
+    """Return a cycle in a dependency graph, its first name repeated at the end; empty if there is none."""
     done: set[str] = set()
     path: list[str] = []
     waiting = [(name, 0) for name in reversed([*edges])]
@@ -66,7 +66,7 @@ def find_ring(edges: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def command_line(check: Check) -> str:
-    """The command of a check, followed by its tests."""
+    """Return the command of a check, followed by its tests."""
     return " ".join([check.command, *map(shlex.quote, check.tests)])
 
 
@@ -74,7 +74,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def metric_value(output: str) -> float | None:
-    """The last number on the last line of an output; None if there is none."""
+    """Return the last number on the last line of an output, or None."""
     lines = [line for line in output.splitlines() if line.strip()]
     found = _NUMBER.findall(lines[-1]) if lines else []
     value = float(found[-1]) if found else math.nan

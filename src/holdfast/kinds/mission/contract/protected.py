@@ -1,4 +1,4 @@
-"""Protected files of a contract, which no worker may change, and hidden tests, which no role sees. Pure.
+"""Protected files of a contract, which workers may not change, and hidden tests, which roles do not see. Pure.
 
 By default tests and the configuration of tests and CI are protected. Globs are those of git: `**/` is any number of
 folders, including none. Test settings inside shared files (`pyproject.toml`, `package.json`, `setup.cfg`) are compared
@@ -42,13 +42,13 @@ CI = (
 MISSION = ("feature_list.json", "prd.json", "mission.toml")
 
 HOOKS = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks/**")
-"""These hooks run around the tool calls of the next worker."""
+"""Claude Code settings: these hooks run around the tool calls of the next worker."""
 
 DEFAULT_PROTECTED = (*TESTS, *SETTINGS, *CI, *MISSION, *HOOKS)
 
 
 def protected(source: str = "", more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The protected globs of a contract that was read from `source`, which names `more` of its own."""
+    """Return the protected globs of a contract that was read from `source`, which names `more` of its own."""
     return tuple(dict.fromkeys([*DEFAULT_PROTECTED, *([source] if source else []), *more]))
 
 
@@ -96,14 +96,14 @@ def names_hidden(check: Check, contract: Contract) -> bool:
 
 
 def unused(contract: Contract) -> tuple[str, ...]:
-    """Hidden globs that no check names, so that their files are never run."""
+    """Return hidden globs that no check names, so their files are never run."""
     checks = [each.check for each in contract.criteria().values() if each.check is not None]
     alone = ((glob, msgspec.structs.replace(contract, hidden=(glob,))) for glob in contract.hidden)
     return tuple(glob for glob, only in alone if not any(names_hidden(check, only) for check in checks))
 
 
 def half(contract: Contract, written: Iterable[str]) -> list[str]:
-    """Every second test file that checks of a new contract name, to be hidden."""
+    """Return every second test file that checks of a new contract name, to be hidden."""
     tests = [path for path in sorted(written) if matches(path, TESTS)]
     alone = [path for path in tests if not unused(msgspec.structs.replace(contract, hidden=(path,)))]
     return alone[1::2]
@@ -125,14 +125,14 @@ def _paths(check: Check) -> Iterable[str]:
 
 
 def _folder(glob: str) -> str:
-    """The folder that a glob covers as a whole; empty for any other glob."""
+    """Return the folder that a glob covers as a whole; empty for any other glob."""
     parts = glob.removeprefix("./").split("/")
     plain = [*takewhile(lambda part: not set(part) & set("*?["), parts)]
     return "/".join(plain) if parts[len(plain) :] in ([], ["**"], [""], ["**", "*"]) else ""
 
 
 def disclosed(output: str, product: Mapping[str, bytes]) -> str:
-    """The disclosable part of a hidden check's output. `product` has the files of the tree that are not hidden."""
+    """Return the disclosable part of a hidden check's output. `product` has the tree's files that are not hidden."""
     defined = {
         name.decode() for content in product.values() for pair in _DEFINED.findall(content) for name in pair if name
     }

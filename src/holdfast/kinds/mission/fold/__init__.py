@@ -1,1 +1,1 @@
-"""The state of a mission, folded from its events."""
+"""State of a mission, folded from its events."""

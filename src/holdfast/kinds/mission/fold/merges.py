@@ -38,7 +38,7 @@ from holdfast.kinds.mission.fold.state import (
 from holdfast.session.state import Apply, State
 
 NOWHERE = "nowhere"
-"""Place of a main branch that was deleted from outside."""
+"""Value of `astray` for a main branch that another process deleted."""
 
 TREES_KEPT = 16
 """Number of refused merges whose verdicts are kept: the rest of a red batch is often the same tree again."""
@@ -115,7 +115,7 @@ def _proved(state: State, fact: CheckProved, event: Event) -> None:
     mission = of_mission(state)
     known = mission.proofs.get(fact.criterion)
     if known is not None and known.tree == mission.main_tree != fact.tree:
-        pass  # a proof on the main branch stays, whatever happens to a task
+        pass  # a proof on the main branch remains, whatever happens to a task
     elif fact.lost:
         mission.proofs.pop(fact.criterion, None)
     else:
@@ -159,7 +159,7 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
 def _forget_trees(mission: MissionState) -> None:
     """Drop verdicts of unused trees beyond the limit; the log keeps them.
 
-    Trees with few verdicts are dropped last: another worker may hand the same tree in again.
+    Trees with few verdicts are dropped last: another worker may submit the same tree again.
     """
     wanted = {mission.main_tree, *(task.tree for task in mission.tasks.values() if task.status not in OVER)}
     wanted |= {each.tree for each in mission.verifications.values()} | set(mission.red_trees)

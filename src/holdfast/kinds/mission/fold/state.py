@@ -25,7 +25,7 @@ OVER = frozenset({"merged", "blocked", "infeasible", "failed", "dropped"})
 class Verdict(msgspec.Struct, array_like=True):
     """Outcome of a criterion's check on a tree. `seq` is its `criterion.checked`, `key` the conditions of the run.
 
-    `note` is the reason that it is red where the exit status is not.
+    `note` explains a red verdict with a green exit status.
     """
 
     seq: int
@@ -35,7 +35,7 @@ class Verdict(msgspec.Struct, array_like=True):
 
 
 class CheckAbility(msgspec.Struct, array_like=True):
-    """The ways in which a criterion's check failed on `tree`, which no worker changed: its latest `check.probed`."""
+    """Kinds of probes on which a criterion's check failed on `tree`, without worker changes: latest `check.probed`."""
 
     seq: int
     tree: str
@@ -48,7 +48,7 @@ class CheckAbility(msgspec.Struct, array_like=True):
 
 
 class Proof(msgspec.Struct, array_like=True):
-    """The latest `check.proved` of a criterion: what it showed, and the tree."""
+    """Latest `check.proved` of a criterion: its result and tree."""
 
     seq: int
     tree: str
@@ -59,11 +59,11 @@ class TaskState(msgspec.Struct):
     """A task and its progress.
 
     `attempt` counts workers, `iterations` the refused submissions of the present one. `base` is the commit that it
-    works on, `pristine` the latest commit of the followed branch in it; `commit` and `tree` were handed in last.
+    works on, `pristine` the latest commit of the followed branch in it; `commit` and `tree` were submitted last.
     `judge_id` is the judge of that tree, `judge_tries` counts its judges, `verdict` is the last one. `best_commit`
     passed `best_score` of its criteria, more than any other. `refusals` counts by kind. `violations` are those of the
     ratchet or the scope in `inspected_tree`; `only_scope` means that none is the ratchet's; `changed` counts the files
-    that differ there from the base. `stopped` means that the worker stopped without handing `tree` in. The next worker
+    that differ there from the base. `stopped` means that the worker stopped without submitting `tree`. The next worker
     starts from the commit `start` when it is set; `conflicts` counts workers that began after a merge conflict.
     `since_seq` is the position at which the status changed.
     """
@@ -98,7 +98,7 @@ class TaskState(msgspec.Struct):
 
 
 class OpenMerge(msgspec.Struct):
-    """A merge that was recorded as an intent and has no outcome yet (S23)."""
+    """Merge that was recorded as an intent and has no outcome yet (S23)."""
 
     seq: int
     batch: int
@@ -111,7 +111,7 @@ class OpenMerge(msgspec.Struct):
 
 
 class OpenVerification(msgspec.Struct):
-    """A verification that has not ended. `hands` are those of its latest runs, `key` is the key of its verdicts."""
+    """Verification that has not ended. `hands` are those of its latest runs, `key` is the key of its verdicts."""
 
     seq: int
     verification_id: str
@@ -133,7 +133,7 @@ LAST = "last:"
 
 
 def only_looks(effect: str) -> bool:
-    """Tell whether a verification only looks at a tree without a worker's work, where a pass may be by chance."""
+    """Return True if a verification only inspects a tree without a worker's work, where a pass may be by chance."""
     return effect == BASE or effect.startswith(BEFORE)
 
 
@@ -155,12 +155,12 @@ class MissionState(msgspec.Struct):
     red batch that are merged on their own, the next one first. `reports` are ends of children that the conductor has
     not handled yet. `followed` is the commit of the followed branch that is in the main branch, `moved` its new commit,
     seen at `moved_seq`; `refused_base` is one with which the main branch would be red. `astray` is the commit to which
-    the main branch was moved from outside. `red_trees` are refused merges. `raised_seq` is the position at which a
+    another process moved the main branch. `red_trees` are refused merges. `raised_seq` is the position at which a
     budget was last raised. `rubric` has the positions at which judges accepted criteria; `stale` those of merges that
     changed what a judge had looked at: such a criterion is neither met nor unmet until it is judged again. `failures`
-    describe what was tried, for the next plan and for a person. `lessons` are lines that workers get beside the rules.
-    `allowed` are protected paths that a person allowed to be changed, with digests of their content. `noted_seq` is the
-    position up to which the documents were last written. `measured` are values of metrics by tree and criterion,
+    describe failed attempts, for the next plan and for the user. `lessons` are lines that workers get besides the
+    rules. `allowed` are protected paths that a user allowed to change, with digests of their content. `noted_seq` is
+    the position up to which the documents were last written. `measured` are values of metrics by tree and criterion,
     `curves` those on the main branch with their positions. `abilities` and `proofs` are by criterion; `proven_trees`
     are the latest trees on which a check was proven able to fail; `greened` has the position at which each criterion
     passed for the first time, on any tree.
@@ -218,7 +218,7 @@ class MissionState(msgspec.Struct):
     finished: Literal["", "done", "failed", "cancelled"] = ""
 
     def verdict(self, tree: str, criterion: str) -> Verdict | None:
-        """The recorded verdict of a criterion on a tree, if any."""
+        """Return the recorded verdict of a criterion on a tree, if any."""
         return self.verdicts.get(tree, {}).get(criterion)
 
     def live(self) -> list[TaskState]:
@@ -227,13 +227,13 @@ class MissionState(msgspec.Struct):
 
 
 def mission_of(state: State) -> MissionState | None:
-    """The state of a mission's session; None for any other session."""
+    """Return the state of a mission's session; None for any other session."""
     own = state.tenant.own
     return own if isinstance(own, MissionState) else None
 
 
 def of_mission(state: State) -> MissionState:
-    """The state of a mission's session."""
+    """Return the state of a mission's session."""
     own = state.tenant.own
     assert isinstance(own, MissionState)
     return own
@@ -248,6 +248,6 @@ def turn(task: TaskState, status: TaskStatus, event: Event) -> None:
 
 
 def note_failure(mission: MissionState, words: str) -> None:
-    """Keep a failure, for the next plan and for a person."""
+    """Keep a failure, for the next plan and for the user."""
     mission.failures.append(words[:500])
     del mission.failures[:-FAILURES_KEPT]

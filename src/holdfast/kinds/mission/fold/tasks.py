@@ -164,7 +164,7 @@ def _replan_asked(state: State, fact: ReplanAsked, event: Event) -> None:
     state.stirred()
     mission = of_mission(state)
     mission.replan_seq, mission.replan_why = event.seq, fact.reason
-    if mission.stale:  # the judges gave no valid verdict, and a person approved to go on: start counting anew
+    if mission.stale:  # the judges gave no valid verdict, and a user approved to go on: restart the count
         mission.final_tries, mission.final_verdict = 0, None
 
 
@@ -202,7 +202,7 @@ def _handed_in(state: State, fact: TaskHandedIn, event: Event) -> None:
     task.commit, task.tree = fact.commit, fact.tree
     task.judge_id, task.judge_tries, task.judged, task.verdict = "", 0, False, None
     task.stopped = fact.status == "stopped"
-    # The same tree again, in which no violation was found, is not inspected again.
+    # The same tree in which no violation was found is not inspected again.
     known = fact.tree == task.inspected_tree and not task.violations
     turn(task, "inspected" if known else "handed_in", event)
     if fact.status in ("blocked", "infeasible"):
@@ -279,7 +279,7 @@ def _judged(state: State, fact: TaskJudged, event: Event) -> None:
 
 
 def _judged_again(mission: MissionState, fact: TaskJudged, event: Event) -> None:
-    """Apply a verdict on criteria that a merge had made unknown: each is met again, or unmet."""
+    """Apply a verdict on criteria that a merge had made unknown: each is met again or unmet."""
     for each in fact.criteria:
         if mission.stale.pop(each.criterion, None) is None:
             continue

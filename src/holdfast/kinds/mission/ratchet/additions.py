@@ -1,8 +1,7 @@
 """Detection of test files that were only extended: new cases, and nothing that affects the old ones. Pure.
 
-Python is compared as syntax, other languages by lines and brackets (`lines_problem`). Every old statement has to
-remain; each new one has to be a separate definition or a case in a table. Any other change needs the approval of a
-user.
+Python is compared as syntax, other languages by lines and brackets (`lines_problem`). Every old statement must remain;
+each new one must be a separate definition or a case in a table. Any other change needs a user's approval.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _AROUND = re.compile(r"pytest|setup|setUp|teardown|tearDown|asyncSetUp|asyncTear
 
 @lru_cache(maxsize=256)
 def parsed(content: bytes) -> ast.Module | None:
-    """Parse a Python file. The cached tree must not be modified; None if the file cannot be parsed."""
+    """Parse a Python file; None if it cannot be parsed. The tree is cached and must not be modified."""
     try:
         return ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -32,14 +31,14 @@ def parsed(content: bytes) -> ast.Module | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """The last part of a dotted name; empty for any other expression."""
+    """Return the last part of a dotted name; empty for any other expression."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def only_more(path: str, old: bytes, new: bytes, used: Collection[str] = ()) -> str:
-    """Reason why a file was not only extended; empty if it was. `used` are the names of fixtures in use."""
+    """Explain why a file was not only extended; empty if it was. `used` are the names of fixtures in use."""
     if not path.endswith(".py"):
         if not path.endswith(BRACES):
             return "it changed, and files of this type cannot be compared"
@@ -73,7 +72,7 @@ def _runs(node: ast.AST) -> bool:
 
 
 def fixtures_asked_for(content: bytes) -> frozenset[str]:
-    """Names of fixtures that a test file uses: arguments of its functions and those in `usefixtures`."""
+    """Return names of fixtures that a test file uses: arguments of its functions and those in `usefixtures`."""
     tree = parsed(content)
     nodes = list(ast.walk(tree)) if tree is not None else []
     asked = {
@@ -87,7 +86,7 @@ def fixtures_asked_for(content: bytes) -> frozenset[str]:
 
 
 def _tests(tree: ast.Module) -> set[str]:
-    """Names of the tests of a module, with their classes."""
+    """Return names of the tests of a module, with their classes."""
     found = set()
     for node in tree.body:
         inside = [(node.name, each) for each in node.body] if isinstance(node, ast.ClassDef) else [("", node)]
@@ -98,7 +97,7 @@ def _tests(tree: ast.Module) -> set[str]:
 
 
 def _names(tree: ast.AST) -> set[str]:
-    """Every name in a module: a new definition of one of them could affect existing code."""
+    """Return every name in a module: a new definition of one of them could affect existing code."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -173,7 +172,7 @@ def _apart(whole: ast.AST, part: ast.AST) -> str:
 
 
 def _plain(node: FunctionNode) -> FunctionNode:
-    """A function without its docstring, unless that has examples."""
+    """Return a function without its docstring, unless that has examples."""
     said = ast.get_docstring(node)
     body = node.body[1:] if said is not None and ">>>" not in said else node.body
     return type(node)(node.name, node.args, body, node.decorator_list, node.returns)
@@ -223,7 +222,7 @@ def _called(node: ast.stmt) -> str:
 
 
 def _new(node: ast.stmt, taken: set[str], owner: str) -> Iterator[str]:
-    """Yield why a new statement could affect existing code; nothing if it is a separate definition."""
+    """Explain why a new statement could affect existing code; yield nothing if it is a separate definition."""
     words = _called(node)
     if isinstance(node, ast.Import | ast.ImportFrom) and not owner:
         bound = {(each.asname or each.name).partition(".")[0] for each in node.names}
@@ -251,7 +250,7 @@ def _new(node: ast.stmt, taken: set[str], owner: str) -> Iterator[str]:
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that a definition or a plain assignment binds."""
+    """Return the names that a definition or a plain assignment binds."""
     if isinstance(node, FunctionNode | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Assign) and all(isinstance(each, ast.Name) for each in node.targets):
@@ -294,7 +293,7 @@ _LOUD = re.compile(
 
 
 def lines_problem(old: str, new: str) -> str:
-    """Reason why a text was not only extended, by its lines; empty if it was."""
+    """Explain why a text was not only extended, by its lines; empty if it was."""
     was, now = [line.rstrip() for line in old.splitlines()], [line.rstrip() for line in new.splitlines()]
     blocks = difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
     for kind, i1, i2, j1, j2 in blocks:
@@ -325,7 +324,7 @@ def _wider(was: Sequence[str], now: Sequence[str]) -> bool:
 
 
 def _inserted(lines: Sequence[str], start: int, end: int) -> str:
-    """Reason why inserted lines are not separate cases; empty if they are."""
+    """Explain why inserted lines are not separate cases; empty if they are."""
     start, end = _slid(lines, start, end)
     block = lines[start:end]
     first = next((line.strip() for line in block if line.strip()), "")
@@ -349,7 +348,7 @@ def _inserted(lines: Sequence[str], start: int, end: int) -> str:
 
 
 def _loose(block: Sequence[str], *, calls: bool) -> str:
-    """The first statement of a block that is not a definition; `calls` allows calls, as in a main function."""
+    """Return the first statement of a block that is not a definition; `calls` allows calls, as in a main function."""
     for at, line in enumerate(block):
         if line.strip() and not _openers(block[:at]) and not _DEFINES.match(line.strip()):
             if not (calls and _CALL.match(line.strip())):
@@ -392,6 +391,6 @@ def _openers(lines: Sequence[str], *, strict: bool = False) -> list[str]:
 
 
 def _bare(line: str) -> str:
-    """A line without strings and comments."""
+    """Return a line without strings and comments."""
     line = re.sub(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`(?:\\.|[^`\\])*`", "", line)
     return re.sub(r"//.*|/\*.*?\*/", "", line)

@@ -1,9 +1,9 @@
 """Inspection of a worker's tree: violations of the ratchet, of the task's scope, and unasked changes.
 
 Nothing is executed: both trees are compared as bytes, Python as syntax. A violation is refused. A user can allow most
-violations of the ratchet, for exactly the content that was shown: `digest_of` binds the approval to it. Approved
-content stays allowed for the whole mission; anything else, even one byte off, is asked about again or refused. A
-refusal is final for that content.
+violations of the ratchet, for exactly the content shown: `digest_of` binds the approval to it. Approved content stays
+allowed for the whole mission; any other content, even one byte off, needs another approval or is refused. A refusal is
+final for that content.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ _VALUES = re.compile(rb"\"[^\"\n]{4,}\"|'[^'\n]{4,}'|\b\d[\d_.]+\b")
 
 
 def special(path: str, old: bytes | None, new: bytes, expected: Iterable[bytes]) -> list[str]:
-    """Describe a file that gained several values which tests expect. A guess for the judge, never a violation."""
+    """Describe a file that gained several values which tests expect. A hint for the judge, never a violation."""
     fresh = values(new) - values(old or b"")
     found = sorted(fresh & set(expected))
     if len(found) < 2:
@@ -128,18 +128,18 @@ def special(path: str, old: bytes | None, new: bytes, expected: Iterable[bytes])
 
 
 def expected(tests: Mapping[str, bytes], product: Iterable[bytes]) -> frozenset[bytes]:
-    """Distinctive values in tests that the product does not contain."""
+    """Return distinctive values in tests that the product does not contain."""
     wanted = {each for content in tests.values() for each in values(content)}
     return frozenset(wanted - {each for content in product for each in values(content)})
 
 
 def values(content: bytes) -> set[bytes]:
-    """Strings of four or more characters and numbers of more than one digit, as written."""
+    """Return strings of four or more characters and numbers of more than one digit, as written."""
     return {each.strip(b"'\"") for each in _VALUES.findall(content)}
 
 
 LISTED_MAX = 60
-"""Unasked changes that are named; the others are only counted."""
+"""Most unasked changes that are named; the others are only counted."""
 
 
 def outside(path: str, scope: Sequence[str]) -> str:
@@ -152,7 +152,7 @@ def outside(path: str, scope: Sequence[str]) -> str:
 def scope_violations(
     trees: Trees, path: str, scope: Sequence[str], policy: MissionPolicy
 ) -> tuple[list[Violation], list[str]]:
-    """Refused and listed changes that leave the scope or add a dependency."""
+    """Return refused and listed changes that leave the scope or add a dependency."""
     refused: list[Violation] = []
     listed: list[str] = []
     stray = outside(path, scope)
@@ -169,7 +169,7 @@ def scope_violations(
 
 
 def features(trees: Trees, paths: Iterable[str], task: str) -> list[str]:
-    """Additions to the product that the request does not name, and values that seem copied from tests."""
+    """Return additions to the product that the request does not name, and values that seem copied from tests."""
     asked = Asked(trees.contract, task, trees.before)
     tests = {path: content for path, content in trees.before.items() if trees.is_protected(path)}
     answers = expected(tests, (content for path, content in trees.before.items() if path not in tests))
@@ -190,15 +190,15 @@ SCOPE_RULES = frozenset({"scope", "dependency"})
 
 
 NEVER_ASKED = frozenset({"linked", "mode_changed", "contract_edited"})
-"""Rules that an approval of content cannot cover; `holdfast mission amend` changes a contract."""
+"""Rules that an approval of content cannot cover. `holdfast mission amend` changes a contract."""
 
 
 class Change(Protocol):
-    """A path that differs between two trees, as a repository reports it."""
+    """Path that differs between two trees, as a repository reports it."""
 
     @property
     def path(self) -> str:
-        """Relative to the root, with `/`."""
+        """Path relative to the root, with `/`."""
         ...
 
     @property
@@ -208,7 +208,7 @@ class Change(Protocol):
 
     @property
     def mode(self) -> str:
-        """The new mode as git writes it; empty for a removed file."""
+        """New mode as git writes it; empty for a removed file."""
         ...
 
     @property
@@ -254,7 +254,7 @@ def inspect(
 
     `before` and `after` are the regular files of both, by path. `protected` and `scope` are globs; an empty scope is
     everything. `allowed` has digests of content that a user allowed, by path, "" for a path that may be removed. `task`
-    is the text of the task, which like the contract says what was asked for.
+    is the text of the task, which is part of the request like the contract.
     """
     modes = {change.path: change.mode for change in changes}
     trees = Trees(before, after, modes, tuple(protected), contract, scope)
@@ -289,7 +289,7 @@ def content_digest(content: bytes | None) -> str:
 
 
 def digest_of(violations: Sequence[Violation], after: Mapping[str, bytes]) -> str:
-    """The digest that an approval is bound to: over the paths and exact content of the violations."""
+    """Return the digest that an approval is bound to: over the paths and exact content of the violations."""
     content = {each.path: content_digest(after.get(each.path)) for each in violations}
     rows = "\n".join(f"{path}\0{digest}" for path, digest in sorted(content.items()))
     return hashlib.sha256(rows.encode()).hexdigest()
@@ -300,27 +300,27 @@ KIND = "change"
 DEVIATION_HINT = (
     "if the change is right nevertheless, hand in again and name the path among your deviations: then a user is asked"
 )
-"""Shown once to a worker whose changes were refused."""
+"""Hint shown once to a worker whose changes were refused."""
 
 
 def asking(state: State, effect: str) -> bool:
-    """Return True if an inspection waits for an answer from a user."""
+    """Return True if an inspection waits for a user's approval."""
     return any(ask.kind == KIND and ask.call_id == effect for ask in unanswered(state))
 
 
 def waiting(state: State) -> list[Ask]:
-    """Unanswered questions about changes."""
+    """Return unanswered questions about changes."""
     return [ask for ask in unanswered(state) if ask.kind == KIND]
 
 
 def answered(state: State, digest: str) -> Ask | None:
-    """The latest answer about this exact content, from any task."""
+    """Return the latest answer about this exact content, from any task."""
     found = [ask for ask in state.asks.values() if ask.kind == KIND and ask.action_digest == digest and ask.verdict]
     return found[-1] if found else None
 
 
 def stale(state: State, wanted: Collection[str]) -> tuple[Fact, ...]:
-    """Events that supersede questions about trees whose inspection is no longer among the `wanted` effects."""
+    """Return events that supersede questions about trees whose inspection is no longer among the `wanted` effects."""
     reason = "its task went on without this change"
     return tuple(
         ApprovalSuperseded(item_id=ask.item_id, reason=reason) for ask in waiting(state) if ask.call_id not in wanted

@@ -1,9 +1,9 @@
-"""Planted files and new dependencies: changes that could decide what checks say (S25).
+"""Planted files and new dependencies: changes that could decide the result of checks (S25).
 
 The protected files are checked out over a worker's tree as they were, except tests to which cases were only added. That
-is not enough: a file that is not protected, because it did not exist, can decide what a check says. `planted` names
-those: settings and hooks of runners, files that take the place of a module or of a target of a build file. They are set
-aside and refused unless the contract or the task names them.
+is not enough: a new file is not protected and can decide the result of a check. `planted` names those: settings and
+hooks of runners, files that take the place of a module or of a target of a build file. They are set aside and refused
+unless the contract or the task names them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def wanted(path: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -
 
 
 def _named(path: str, content: bytes | None) -> set[str]:
-    """The dependencies in a manifest, one string each."""
+    """Return the dependencies in a manifest, one string each."""
     name = path.rsplit("/", 1)[-1]
     if content is None:
         return set()
@@ -144,7 +144,7 @@ def _setup_cfg(text: str) -> Iterator[str]:
 
 
 def declared(files: Mapping[str, bytes]) -> frozenset[str]:
-    """The dependencies in the manifests of a tree, as module names, without the tree's own modules."""
+    """Return the dependencies in the manifests of a tree, as module names, without the tree's own modules."""
     names = {
         re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0].lower().replace("-", "_")
         for path, content in files.items()
@@ -160,7 +160,7 @@ ALWAYS = (
     "**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml",
     "**/sitecustomize.py", "**/usercustomize.py", "**/sitecustomize/**", "**/usercustomize/**", "**/*.pth",
     "**/*._pth", "**/pyvenv.cfg", "**/.coveragerc", "**/.pdbrc",
-    # Compiled files are loaded without a look at their source; metadata announces plug-ins.
+    # Compiled files are loaded without checking their source; metadata announces plug-ins.
     "**/__pycache__/**", "**/*.pyc", "**/*.pyo", "**/*.egg-info/**", "**/*.dist-info/**", "**/*.egg-link",
     # Environment variables.
     "**/.env", "**/.env.local", "**/.env.test", "**/.env.test.local", "**/.envrc",
@@ -171,10 +171,10 @@ ALWAYS = (
     "**/.cargo/config*", "**/rust-toolchain*", "**/go.work", "vendor/modules.txt", "**/.rspec", "**/phpunit.xml*",
     "**/*.runsettings", "**/CTestCustom.cmake",
 )  # fmt: skip
-"""Files that influence checks and are hardly ever a product: kept as at the base whatever the contract protects."""
+"""Files that influence checks and are rarely a product: kept as at the base, whatever the contract protects."""
 
 STRUCTURE = ("**/__init__.py", "**/test_*.py", "**/*_test.py", "**/conftest.py", "**/*_test.go")
-"""Files of a base that show its packages, where tests import from, and what they import."""
+"""Files of a base that show its packages, the import paths of tests, and their imports."""
 
 ENVIRONMENT = {
     "PYTEST_ADDOPTS": "",
@@ -205,7 +205,7 @@ _GO_HOOK = re.compile(rb"^func (?:TestMain\(|init\(\))", re.MULTILINE)
 def planted(
     new: Mapping[str, bytes], before: Mapping[str, bytes], judges: Judges, own: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """New paths that could decide what a check says, and that neither contract nor task asks for.
+    """Return new paths that could decide the result of a check and that neither contract nor task asks for.
 
     `new` are the files added after the base; `before` those of the base, or at least those of `STRUCTURE`. `own` are
     the paths asked for.
@@ -246,7 +246,7 @@ def _hooks(path: str, content: bytes, tested: Collection[str]) -> bool:
 
 
 def shadowing(paths: Collection[str], more: Collection[str] = ()) -> list[str]:
-    """Paths that would be imported instead of a module of the standard library, of a test tool, or one in `more`."""
+    """Return paths that shadow a module of the standard library, of a test tool, or one in `more`."""
     named = [path for path in paths if (name := _module(path)) in _TAKEN or (name and name in more)]
     if not named:
         return []
@@ -266,7 +266,7 @@ def _folder(path: str) -> str:
 
 
 def _module(path: str) -> str:
-    """The top-level name under which a file may be imported; empty if none."""
+    """Return the top-level name under which a file may be imported; empty if none."""
     if not path.endswith(SUFFIXES):
         return ""
     folder, _, file = path.rpartition("/")
@@ -275,6 +275,6 @@ def _module(path: str) -> str:
 
 
 def _place(path: str) -> str:
-    """The folder that a module or package is imported from."""
+    """Return the folder that a module or package is imported from."""
     folder, _, file = path.rpartition("/")
     return _folder(folder) if file.startswith("__init__.") else folder

@@ -1,7 +1,7 @@
 """Rules of the ratchet: files that verify the work may grow but not shrink. Violations by path.
 
-The rules know which files verify the work and never inspect product code: only running the checks shows that it does
-what they demand.
+The rules know which files verify the work and never inspect product code: only running the checks shows that the
+product meets them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Trees:
 
     @cached_property
     def judges(self) -> Judges:
-        """The files, scripts and tools that checks run at the base."""
+        """Files, scripts, and tools that checks run at the base."""
         return judging.judges(self.contract, self.before)
 
     @cached_property
@@ -62,7 +62,7 @@ class Trees:
 
     @cached_property
     def planted(self) -> frozenset[str]:
-        """New files that could decide what checks say, and that were not asked for."""
+        """New unrequested files that could decide the result of checks."""
         new = set(self.after) - set(self.before)
         contents = {path: self.after[path] for path in new}
         return frozenset(planted(contents, self.before, self.judges, self.own | self._asked))
@@ -89,7 +89,7 @@ class Trees:
 
 
 def violations(trees: Trees, path: str) -> list[Violation]:
-    """Rules that a changed path breaks; none for product files and for tests to which cases were only added."""
+    """Return rules that a changed path breaks; none for product files and for tests with added cases only."""
     old, new, mode = trees.before.get(path), trees.after.get(path), trees.modes.get(path)
     if path in trees.planted:
         named = " and shadows an existing module" if path in shadowing(set(trees.after)) else ""
@@ -114,7 +114,7 @@ def violations(trees: Trees, path: str) -> list[Violation]:
 
 
 def _changed(trees: Trees, path: str, old: bytes, new: bytes | None) -> list[Violation]:
-    """Rules broken by the change or removal of an existing file."""
+    """Return rules broken by the change or removal of an existing file."""
     if path in trees.judges.files and not is_test_file(path):
         if new is not None and only_longer(path, old, new):
             return []
@@ -154,7 +154,7 @@ _LINTERS = ("ruff", "mypy", "flake8", "pylint", "pyright", "black", "isort", "ba
 
 
 def shared(path: str, old: bytes | None, new: bytes | None, judges: Judges) -> list[Violation]:
-    """Rules broken by a change of a shared file. Only its test settings are compared."""
+    """Return rules broken by a change of a shared file. Only its test settings are compared."""
     name = path.rsplit("/", 1)[-1]
     before, after = _sections(name, old, judges), _sections(name, new, judges)
     if after is None:
@@ -175,7 +175,7 @@ _STRICT = re.compile(r"strict|disallow|no_|warn_|check_|select|enable|fail_under
 
 
 def _stricter(key: str, was: object, now: object) -> bool:
-    """Return True if a setting only demands more: a new strict switch, more rules. New markers are fine too."""
+    """Return True if a setting is only stricter: a new strict switch, more rules. New markers are fine too."""
     name = key.rpartition(".")[2]
     if not _STRICT.match(name) or "overrides" in key:
         return False
@@ -197,7 +197,7 @@ def _short(value: object) -> str:
 
 
 def _sections(name: str, content: bytes | None, judges: Judges) -> dict[str, Any] | None:
-    """Test settings of a file by dotted key; None if it cannot be parsed."""
+    """Return test settings of a file by dotted key; None if it cannot be parsed."""
     if content is None:
         return {}
     linters = tuple(sorted(judges.tools & ({*SETTINGS, "black", "isort", "bandit"} - {"pytest", "tox", "nox"})))

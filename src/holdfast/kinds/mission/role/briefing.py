@@ -1,7 +1,7 @@
 """Goal texts of a mission's roles, made from the log by code. Pure.
 
-Text by workers is marked as data, with its source. A judge never sees any of it: it gets the contract, the difference,
-and the harness's own results.
+Text by workers is marked as data, with its source. A judge never sees any of it: it gets the contract, the diff, and
+the harness's own results.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Past(msgspec.Struct, frozen=True):
 
 
 def criterion_line(criterion: Criterion) -> str:
-    """Text of a criterion for its worker and its judge."""
+    """Format a criterion for its worker and its judge."""
     by_judge = "a judge runs the work" if criterion.needs_run else "a judge reads the work"
     how = by_judge if criterion.check is None else in_words(criterion.check)
     return f"[{criterion.id}] {criterion.text} (checked by the harness: {how})"
 
 
 def criterion_lines(mission: MissionState, names: Iterable[str]) -> tuple[str, ...]:
-    """One line for each criterion, with the values of a metric below its target."""
+    """Format one line for each criterion, with the values of a metric below its target."""
     known = mission.contract.criteria()
     return tuple(
         criterion_line(known[name])
@@ -82,7 +82,7 @@ def _short(text: str, most: int = WORDS_CHARACTERS) -> str:
 
 
 def worker_goal(mission: MissionState, task: TaskState, past: Past, history: Sequence[str], tree: str) -> str:
-    """Goal of a worker: its task, earlier attempts, and the checks that pass and fail on the tree it starts from."""
+    """Write the goal of a worker: its task, earlier attempts, and passing and failing checks on its starting tree."""
     planned = task.task
     return _blocks(
         ("", f"You do one task of a larger work. Your task: {planned.title}"),
@@ -109,7 +109,7 @@ protected files.
 
 
 def _whole(mission: MissionState) -> str:
-    """The goal, and an index of the contract with its digest (S17)."""
+    """Return the goal, and an index of the contract with its digest (S17)."""
     contract = mission.contract
     items = [f"{item.id}: {_short(' '.join(item.description.split()), 80)}" for item in contract.items]
     more = [f"({len(items) - ITEMS_SHOWN} more)"] if len(items) > ITEMS_SHOWN else []
@@ -129,7 +129,7 @@ def _where(mission: MissionState, scope: Sequence[str]) -> str:
 
 
 def _passing(mission: MissionState, tree: str) -> str:
-    """Checks with a recorded pass on this very tree."""
+    """Return checks with a recorded pass on this very tree."""
     known = mission.contract.criteria()
     lines = [
         f"[{name}] {known[name].text} (event {verdict.seq})"
@@ -143,7 +143,7 @@ def _passing(mission: MissionState, tree: str) -> str:
 
 
 def _failing(mission: MissionState, task: TaskState, tree: str, past: Past) -> str:
-    """The task's own checks that fail on this very tree, with the end of their output."""
+    """Return the task's own checks that fail on this very tree, with the end of their output."""
     names = [
         name
         for name in task.task.criteria
@@ -181,9 +181,9 @@ def _findings(past: Past, task_id: str) -> str:
 
 
 def planner_goal(mission: MissionState, past: Past, files: Sequence[str], task_id: str = "", why: str = "") -> str:
-    """Goal of a planner: the contract by its index with what is verified, the files, and earlier failures.
+    """Write the goal of a planner: the contract by its index with verified criteria, the files, and earlier failures.
 
-    With `task_id` it divides that task.
+    With `task_id`, the planner divides that task.
     """
     part = mission.tasks.get(task_id)
     head = (
@@ -237,7 +237,7 @@ def _index(mission: MissionState, only: Sequence[str] | None) -> str:
 
 
 def _standing(mission: MissionState, criterion: Criterion) -> str:
-    """A criterion with its recorded status on the main branch."""
+    """Format a criterion with its recorded status on the main branch."""
     if criterion.id in mission.passed:
         state = f"MET (event {mission.passed[criterion.id]})"
     else:
@@ -272,7 +272,7 @@ def _files(files: Sequence[str]) -> str:
 
 
 def judge_goal(mission: MissionState, names: Sequence[str], tree: str, diff: str, past: Past) -> str:
-    """Goal of a judge, without any text by a worker."""
+    """Write the goal of a judge, without any text by a worker."""
     cut = len(diff) > DIFF_CHARACTERS
     shown = f"{diff[:DIFF_CHARACTERS]}\n(cut here; the whole tree is in your folder)" if cut else diff
     return _blocks(
@@ -287,7 +287,7 @@ def judge_goal(mission: MissionState, names: Sequence[str], tree: str, diff: str
 
 
 def _evidence(mission: MissionState, names: Sequence[str], tree: str, past: Past) -> str:
-    """Recorded verdicts with their events, and the output of the checks as data."""
+    """Return recorded verdicts with their events, and the output of the checks as data."""
     outputs = dict(past.checked)
     lines: list[str] = []
     told: set[int] = set()

@@ -20,9 +20,9 @@ class RoleState(msgspec.Struct):
     """State of a role.
 
     `submitted_seq` is the position of its submission, 0 after a later message. `committed` is the latest commit of its
-    work and its tree, at `committed_seq`. `silent` counts stops without handing in, `refused` the submissions that were
-    refused. `sent_back` are submissions that hooks of the project refused, by call with their positions; `hooked` names
-    the hands in which the session's hooks were started.
+    work and its tree, at `committed_seq`. `silent` counts stops without a submission, `refused` the refused
+    submissions. `sent_back` are submissions that hooks of the project refused, by call with their positions; `hooked`
+    names the hands in which the session's hooks were started.
     """
 
     submitted_seq: int = 0
@@ -35,7 +35,7 @@ class RoleState(msgspec.Struct):
 
 
 def role_state(state: State) -> RoleState:
-    """The state of a role's session."""
+    """Return the state of a role's session."""
     own = state.tenant.own
     assert isinstance(own, RoleState)
     return own

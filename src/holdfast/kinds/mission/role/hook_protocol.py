@@ -14,11 +14,11 @@ from holdfast.facts import bounded_json
 from holdfast.kinds.mission.role.hooks import Hook, tool_name
 
 CONTENT_CHARS = 4_000
-"""Most characters of a hook's output that the model is shown, from its end."""
+"""Most characters of a hook's output shown to the model, from its end."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The end of a hook's command. `exit_code` is None when a signal ended it."""
+    """End of a hook's command. `exit_code` is None if a signal ended it."""
 
     exit_code: int | None
     stdout: str = ""
@@ -27,7 +27,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """The result of a hook. `blocks` refuses the call or the submission, `told` shows `content` to the model anyway.
+    """Result of a hook. `blocks` refuses the call or the submission; `told` shows `content` to the model anyway.
 
     `stops` asks for the session to stop, for the reason in `content`.
     """
@@ -42,7 +42,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 def about(event: str, session_id: str, cwd: str, call_id: str, more: Mapping[str, object]) -> bytes:
-    """Standard input of a hook as JSON. `more` are the fields of its event."""
+    """Build the standard input of a hook as JSON. `more` are the fields of its event."""
     told = {
         "session_id": session_id,
         "transcript_path": "",
@@ -56,7 +56,7 @@ def about(event: str, session_id: str, cwd: str, call_id: str, more: Mapping[str
 
 
 def about_call(name: str, value: dict[str, Any], root: str) -> dict[str, Any]:
-    """`tool_name` and `tool_input` as scripts expect them: paths from the root, times in milliseconds."""
+    """Build `tool_name` and `tool_input` as scripts expect them: paths from the root, times in milliseconds."""
     shown = dict(value)
     path = shown.get("file_path")
     if isinstance(path, str):
@@ -74,7 +74,7 @@ def about_call(name: str, value: dict[str, Any], root: str) -> dict[str, Any]:
 
 
 def about_result(name: str, output: str, file_path: Any) -> dict[str, Any]:
-    """`tool_response` of a successful call."""
+    """Build `tool_response` of a successful call."""
     if name == "bash":
         return {"stdout": output, "stderr": "", "interrupted": False}
     told: dict[str, Any] = {"success": True, "content": output}
@@ -101,7 +101,7 @@ class _Answer(msgspec.Struct, frozen=True, rename={"go_on": "continue"}):
 
 
 def word_of(hook: Hook, said: Said) -> Word:
-    """The result of a hook from the end of its command.
+    """Derive the result of a hook from the end of its command.
 
     Exit status 2 blocks, with its standard error as the reason; any other failure is only recorded; on success its
     standard output may be a JSON answer. A check that fails in any way blocks.
@@ -134,7 +134,7 @@ def _ending(hook: Hook, said: Said) -> str:
 
 
 def _answer(text: str) -> _Answer | str:
-    """The JSON answer on a standard output; an error text when it is invalid, empty when it is not a JSON object."""
+    """Read the JSON answer on standard output; an error text if it is invalid, empty if it is not a JSON object."""
     if not text.lstrip().startswith("{"):
         return ""
     try:
@@ -193,7 +193,7 @@ Moment = Literal["before", "after", "start", "stop"]
 
 
 def call_id(about_id: str, moment: Moment, number: int) -> str:
-    """The id of a hook's call in the hands, stable so that a later brain finds its result (S8)."""
+    """Return the id of a hook's call in the hands, stable so that a later brain finds its result (S8)."""
     return f"{about_id}.{moment}{number}"
 
 
@@ -203,7 +203,7 @@ STDERR_BYTES = 8_000
 
 
 def command_of(hook: Hook, root: str) -> str:
-    """Shell command that runs a hook in a shell of its own, with its two outputs separated by a mark."""
+    """Build the shell command that runs a hook in its own shell, with its two outputs separated by a mark."""
     return (
         f"export CLAUDE_PROJECT_DIR={shlex.quote(root)}\n"
         "said=$(mktemp) || exit 1\n"
@@ -217,7 +217,7 @@ def command_of(hook: Hook, root: str) -> str:
 
 
 def comparing(scripts: Mapping[str, bytes], programs: Collection[str]) -> str:
-    """Shell command that prints and removes the files that differ from these."""
+    """Build a shell command that prints and removes the files that differ from these."""
     folders = sorted({path[:at] for path in scripts for at in range(len(path)) if path[at] == "/"})
     lines = [
         f"for each in {shlex.join(folders)}; do",
@@ -237,6 +237,6 @@ _MARK = "=====holdfast: standard error====="
 
 
 def apart(output: str) -> tuple[str, str]:
-    """Split the output of a command of `command_of` into standard output and error; without the mark, both are all."""
+    """Split the output of a `command_of` command into standard output and error; without the mark, both are all."""
     out, mark, err = output.rpartition(f"\n{_MARK}\n")
     return (out, err) if mark else (output, output)

@@ -1,6 +1,6 @@
-"""Hooks of a project in Claude Code's format, and its checks: their settings and when they run. Pure.
+"""Hooks of a project in Claude Code's format, and its checks: their settings and conditions. Pure.
 
-They are read from the commit that a worker starts from, so that the worker's own changes of the settings do not count.
+They are read from the commit that a worker starts from, so the worker's own changes of the settings do not count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EMPTY_TREES = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
-"""Git's name of the empty tree, by the length of a repository's object names."""
+"""Git object name of the empty tree, by the length of a repository's object names."""
 
 RUN_HERE = ("PreToolUse", "PostToolUse", "SessionStart", "SessionEnd", "Stop", "SubagentStop")
 """Hook events that occur in a worker's session."""
@@ -32,7 +32,7 @@ TIMEOUT_MAX_S = 3_600.0
 """Default timeout of a hook, timeout of a check, and the longest timeout of either."""
 
 SENT_BACK_MAX = 3
-"""Times that hooks may refuse a worker's submission; then it passes them, and the harness's own checks decide."""
+"""Refusals of a worker's submission by hooks; after these, hooks let it pass and the harness's own checks decide."""
 
 HOOKS_MAX = 50
 PATTERN_MAX = 200
@@ -49,13 +49,13 @@ TOOL_NAMES = {
     "web_fetch": "WebFetch",
     "web_search": "WebSearch",
 }
-"""Names of our tools for hooks. A tool that runs a command later counts as `Bash` too."""
+"""Names of Holdfast's tools for hooks. A tool that runs a command later counts as `Bash` too."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_, |-]*")
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """One command and its event. A `check` gets no standard input, and any failure of it counts."""
+    """A command and its event. A `check` gets no standard input, and any failure of it counts."""
 
     event: str
     command: str
@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read(files: Mapping[str, bytes]) -> Settings:
-    """The hooks of a project from its settings files, by path."""
+    """Read the hooks of a project from its settings files, by path."""
     hooks: list[Hook] = []
     problems: list[str] = []
     for path in SETTINGS:
@@ -139,7 +139,7 @@ def _hook(event: str, matcher: str, value: Any) -> Hook | str:
 
 
 def matcher_problem(matcher: Any) -> str:
-    """The reason that a matcher cannot be used, empty when it can."""
+    """Explain why a matcher cannot be used; empty if it can."""
     if not isinstance(matcher, str):
         return "which is not text"
     if len(matcher) > PATTERN_MAX:
@@ -152,7 +152,7 @@ def matcher_problem(matcher: Any) -> str:
 
 
 def checks(at_stop: Iterable[str], after_edits: Iterable[str]) -> tuple[Hook, ...]:
-    """The mission's checks as hooks."""
+    """Return the mission's checks as hooks."""
     return (
         *(Hook("PostToolUse", command, "Edit|Write", CHECK_TIMEOUT_S, check=True) for command in after_edits),
         *(Hook("Stop", command, timeout_s=CHECK_TIMEOUT_S, check=True) for command in at_stop),
@@ -160,7 +160,7 @@ def checks(at_stop: Iterable[str], after_edits: Iterable[str]) -> tuple[Hook, ..
 
 
 def wanted(hooks: Iterable[Hook], event: str, name: str = "") -> list[Hook]:
-    """The hooks for an event, each command once. `name` is the tool's name for their matchers."""
+    """Return the hooks for an event, each command once. `name` is the tool's name for their matchers."""
     found: dict[str, Hook] = {}
     for hook in hooks:
         if hook.event == event and fits(hook.matcher, name):
@@ -178,5 +178,5 @@ def fits(matcher: str, name: str) -> bool:
 
 
 def tool_name(name: str) -> str:
-    """A tool's name for hooks."""
+    """Return a tool's name for hooks."""
     return TOOL_NAMES.get(name, name)

@@ -1,7 +1,7 @@
-"""Roles of a mission: planner, worker, judge, and initializer. Their sessions end when they hand in, and not before.
+"""Roles of a mission: planner, worker, judge, and initializer. Their sessions end only with their submission.
 
-No text and no token in a response ends a role. If it stops without handing in, it is sent a message; after a few of
-them it has failed.
+No text and no token in a response ends a role. A role that stops without a submission gets a message; after a few
+messages it has failed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 
 SILENT_MAX = 2
-"""Messages to a role that stops without handing in; the next time it has failed."""
+"""Messages to a role that stops without a submission; the next stop is a failure."""
 
 REFUSED_MAX = 5
-"""Refused submissions since the latest message to a role after which it has failed."""
+"""Refused submissions since the latest message to a role after which the role has failed."""
 
 HELPLESS = frozenset({"tool_failures", "no_progress"})
 """Breakers that mean that a session makes no progress."""
 
 
 def role_of(state: State) -> Role | None:
-    """The role of a session within a mission, None without one."""
+    """Return the role of a session within a mission, or None."""
     return state.created.role if state.created is not None else None
 
 
 class RoleKind(Kind[State]):
-    """Kind of the sessions that work for a mission."""
+    """Kind of sessions that work for a mission."""
 
     name = "role"
     state_type = RoleState
@@ -44,11 +44,11 @@ class RoleKind(Kind[State]):
     fold = FOLD
 
     def began(self, created: SessionCreated) -> msgspec.Struct:
-        """The state of a role that has not handed in yet."""
+        """Return the state of a role without a submission."""
         return RoleState()
 
     def after(self, state: State) -> Action | None:
-        """Skip calls after the one that handed in."""
+        """Skip calls after the submission."""
         opened = state.open_calls()
         if not role_state(state).submitted_seq or not opened:
             return None
@@ -56,10 +56,10 @@ class RoleKind(Kind[State]):
         return EndCalls(tuple(ToolResult(call_id=call.call_id, outcome="skipped", content=why) for call in opened))
 
     def instead(self, state: State, action: Action | None) -> Action | None:
-        """End a role that has handed in or has failed; its mission then opens a fresh one.
+        """End a role that has submitted or failed; its mission then opens a fresh one after a failure.
 
-        A role fails when its submissions are refused too often, and when it makes no progress, where another session
-        would ask a person.
+        A role fails when its submissions are refused too often or it makes no progress. In the latter case, another
+        session would ask the user.
         """
         own = role_state(state)
         if own.submitted_seq:
@@ -71,7 +71,7 @@ class RoleKind(Kind[State]):
         return action
 
     def stopped(self, state: State) -> Action | None:
-        """Send a message to a role that stopped without handing in; after a few of them, end it."""
+        """Send a message to a role that stopped without a submission; after a few messages, end it."""
         role, own = role_of(state), role_state(state)
         assert role is not None
         tool = SUBMITS[role.kind]

@@ -31,11 +31,11 @@ _FILE = re.compile(r"\s*`?([^\s`:][^`:]*):(\d+)(?:-(\d+))?(.*)", re.DOTALL)
 _RUN = re.compile(r"\s*`?\$ ([^\n`]+?)`?(?:\s*(?:\n|=>|->|→)(.*))?\s*", re.DOTALL)
 
 RANGE_MAX = 40
-"""Most lines that one piece of evidence may span."""
+"""Most lines in one piece of evidence."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """A judge's submission."""
+    """Submission of a judge."""
 
     decision: Decision
     criteria: tuple[Judged, ...] = ()
@@ -46,8 +46,8 @@ class Known(msgspec.Struct, frozen=True):
     """Records that a verdict is checked against.
 
     `verdicts` are those of checks on the judged tree, `events` positions in the mission's log that may be evidence.
-    `to_run` are criteria that only a command of the judge can show. `files` are files of the tree and `runs` the
-    commands that the judge ran with their output; each is None where it cannot be looked up.
+    `to_run` are criteria that only a command by the judge can prove. `files` are files of the tree and `runs` the
+    commands that the judge ran with their output; each is None if unavailable.
     """
 
     criteria: tuple[str, ...]
@@ -59,7 +59,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def known_to(mission: MissionState, tree: str, criteria: Sequence[str]) -> Known:
-    """The mission's records on a tree. A better value of a metric counts as a pass although its target is not met."""
+    """Return the mission's records on a tree. A better metric value counts as a pass even if the target is not met."""
     verdicts = {
         name: msgspec.structs.replace(found, outcome="pass") if metrics.improves(mission, tree, name) else found
         for name in mission.contract.criteria()
@@ -71,7 +71,7 @@ def known_to(mission: MissionState, tree: str, criteria: Sequence[str]) -> Known
 
 
 def read(submitted: Mapping[str, Any]) -> Said | str:
-    """Decode a judge's submission; return the reason when it is malformed."""
+    """Decode a judge's submission; return the reason if it is malformed."""
     try:
         return msgspec.convert(dict(submitted), Said)
     except msgspec.ValidationError as error:
@@ -79,7 +79,7 @@ def read(submitted: Mapping[str, Any]) -> Said | str:
 
 
 def problems(said: Said, known: Known) -> tuple[str, ...]:
-    """The reasons that a verdict does not count, for the judge; empty when it does."""
+    """Return the reasons that a verdict does not count, for the judge; empty if it counts."""
     if said.decision in ("restart", "escalate"):
         asked = () if said.reason.strip() else (f"`{said.decision}` needs a `reason`.",)
         return (*asked, *(word for each in said.criteria for word in _one(each, known)))
@@ -130,7 +130,7 @@ FORMS = (
 
 
 def _evidence(text: str, known: Known, *, quoted: bool) -> str:
-    """The problem with one piece of evidence; empty when it is right. `quoted` demands the text of a line."""
+    """Return the problem with one piece of evidence; empty if it is valid. `quoted` demands the text of a line."""
     event = _EVENT.match(text)
     if event is not None:
         found = int(event[1]) in known.events
@@ -145,7 +145,7 @@ def _evidence(text: str, known: Known, *, quoted: bool) -> str:
 
 
 def _run(run: re.Match[str], known: Known) -> str:
-    """The problem with a command as evidence: the judge must have run it, and the output must be right."""
+    """Return the problem with a command as evidence: the judge must have run it, with that output."""
     if known.runs is None:
         return ""
     command, claimed = _plain(run[1]), _plain(run[2] or "")
@@ -160,7 +160,7 @@ def _run(run: re.Match[str], known: Known) -> str:
 
 
 def _place(place: re.Match[str], known: Known, *, quoted: bool) -> str:
-    """The problem with a line of the tree as evidence."""
+    """Return the problem with a line of the tree as evidence."""
     path, first = _path(place), int(place[2])
     last = int(place[3] or first)
     if known.files is None:
@@ -195,10 +195,10 @@ def _agrees(said: Said) -> Iterator[str]:
 
 
 def read_verdict(mission: MissionState, report: ChildFinished, task: TaskState | None) -> TaskJudged:
-    """The event to record when a judge has ended; `refused` is the reason that its verdict does not count.
+    """Return the event to record after a judge ended; `refused` is the reason that its verdict does not count.
 
     The judge's own session has looked up the files that it names. The mission's records are checked here again, since
-    there may be more by now.
+    newer ones may exist.
     """
     role = mission.roles.get(report.child_id)
     tree = role.tree if role is not None else ""
@@ -223,13 +223,13 @@ def read_verdict(mission: MissionState, report: ChildFinished, task: TaskState |
 
 
 def files_named(said: Said) -> tuple[str, ...]:
-    """Paths of the tree in a verdict's evidence, as globs that match little else."""
+    """Return paths of the tree in a verdict's evidence, as globs that match little else."""
     names = {name for each in said.criteria for name in _files(each.evidence)}
     return tuple(re.sub(r"[*?[]", "?", name) for name in sorted(names)) or ("-",)
 
 
 def scope_of(contract: Contract, judged: TaskJudged, criterion: str) -> tuple[str, ...]:
-    """Globs of the files that a judge's verdict on a criterion depends on; empty for the whole product.
+    """Return globs of the files that a judge's verdict on a criterion depends on; empty for the whole product.
 
     These are the files of its evidence and the `paths` of the criterion's item. A command may depend on anything, so
     a verdict with one is about the whole product unless the item names paths.
@@ -243,7 +243,7 @@ def scope_of(contract: Contract, judged: TaskJudged, criterion: str) -> tuple[st
 
 
 def _files(evidence: Sequence[str]) -> set[str]:
-    """Files that pieces of evidence quote."""
+    """Return files that pieces of evidence quote."""
     places = (_FILE.match(text) for text in evidence if not _EVENT.match(text) and not _RUN.fullmatch(text))
     return {_path(place) for place in places if place is not None}
 
@@ -260,7 +260,7 @@ _ORDER = ("id", "category", "description", "steps", "priority", "acceptance", "c
 
 
 def feature_list(entries: list[dict[str, Any]]) -> bytes:
-    """The entries as a file, with `passes` false in all of them: only the harness sets it."""
+    """Render the entries as a file, with `passes` false in all of them: only the harness sets it."""
     ordered = [
         {
             **{name: each[name] for name in _ORDER if name in each},
@@ -273,7 +273,7 @@ def feature_list(entries: list[dict[str, Any]]) -> bytes:
 
 
 def submitted_contract(value: Mapping[str, Any]) -> tuple[Contract, bytes]:
-    """The submitted contract and its file. Raises `ContractInvalid` with the place."""
+    """Return the submitted contract and its file. Raises `ContractInvalid` with the location."""
     entries = value.get("features")
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
         raise ContractInvalid('features is not a list of entries; a valid form is [{"id": "…", "description": "…"}]')
@@ -282,13 +282,13 @@ def submitted_contract(value: Mapping[str, Any]) -> tuple[Contract, bytes]:
 
 
 def submitted_files(value: Mapping[str, Any]) -> dict[str, str]:
-    """The submitted test files, by path."""
+    """Return the submitted test files, by path."""
     files = value.get("files")
     return {str(path): str(text) for path, text in files.items()} if isinstance(files, dict) else {}
 
 
 def _misplaced(path: str, protected: Collection[str]) -> str:
-    """The reason that a file cannot be handed in with a contract; empty when it can."""
+    """Explain why a file cannot be submitted with a contract; empty if it can."""
     parts = path.split("/")
     if path.startswith("/") or {"", ".", "..", ".git"} & set(parts):
         return f"files: {path!r} is not a path inside the repository, such as tests/test_greet.py"
@@ -298,7 +298,7 @@ def _misplaced(path: str, protected: Collection[str]) -> str:
 
 
 def submitted_problems(value: Mapping[str, Any]) -> list[str]:
-    """The problems of a submitted contract, for the initializer; empty when it is valid."""
+    """Return the problems of a submitted contract, for the initializer; empty if it is valid."""
     try:
         contract, _ = submitted_contract(value)
     except ContractInvalid as error:

@@ -1,4 +1,4 @@
-"""Tools with which a role of a mission hands in its work. Declarations only.
+"""Tools with which a role of a mission submits its work. Declarations only.
 
 Each is offered to its role alone. Their input is data; only what the harness verifies counts.
 """
@@ -146,16 +146,16 @@ SUBMITS: dict[RoleKind, str] = {
     "judge": SUBMIT_VERDICT,
     "initializer": SUBMIT_CONTRACT,
 }
-"""Role → the tool with which it hands in."""
+"""Role → the tool of its submission."""
 
 HANDING_IN = frozenset(SUBMITS.values())
 
 
 def fitted(tool: str, value: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The input of a submission with errors of form repaired, and a note on each field that was dropped.
+    """Return the input of a submission with formal errors repaired, and a note on each dropped field.
 
-    A text in place of a list becomes a list, JSON in a text is decoded, numbers in a text are read, and unknown fields
-    are dropped, so that work is not lost for its form. Validation refuses the rest.
+    A text in place of a list becomes a list, JSON in a text is decoded, numbers in a text are parsed, and unknown
+    fields are dropped, so that work is not lost for its form. Validation refuses the rest.
     """
     notes: list[str] = []
     wanted = next(each.input_type for each in _DECLARED if each.name == tool and each.input_type is not None)

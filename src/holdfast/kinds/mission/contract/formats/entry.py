@@ -103,7 +103,7 @@ class Reading:
         self.source.refuse(node.start, f"{place} {what}", right)
 
     def words(self, node: Node, place: str, right: str) -> str:
-        """A valid text, stripped."""
+        """Return a valid text, stripped."""
         value = node.value
         if not isinstance(value, str):
             self._refuse(node, place, f"is {node.kind} but has to be text", right)
@@ -118,7 +118,7 @@ class Reading:
         return self.words(found, f"{place}.{key}", f'a right form is "{key}": "functional"')
 
     def _texts(self, node: Node, keys: tuple[str, ...], place: str) -> tuple[str, ...]:
-        """A list of texts; a single text is split into its lines."""
+        """Read a list of texts; a single text is split into its lines."""
         for key in keys:
             found = node.members.get(key)
             if found is None or found.value is None:
@@ -217,7 +217,7 @@ class Reading:
         return [self._line(part, f"{place}[{n}]", name) for n, part in enumerate(node.elements)]
 
     def _line(self, node: Node, place: str, name: str) -> Criterion:
-        """One entry of `acceptance`: a rubric line, or an object with a command, a metric or a text."""
+        """Read one entry of `acceptance`: a rubric line, or an object with a command, a metric, or a text."""
         if isinstance(node.value, str):
             text = self.words(node, place, RIGHT_ACCEPTANCE)
             return self.criterion(f"{name}.{slug(text)}", text, None)
@@ -239,7 +239,7 @@ class Reading:
     def criterion(
         self, wanted: str, text: str, check: Check | None, *, guard: bool = False, needs_run: bool = False
     ) -> Criterion:
-        """A criterion with a unique id. One with a check needs no run by a judge."""
+        """Build a criterion with a unique id. One with a check needs no judge."""
         name = free_name(wanted, self.criteria)
         self.criteria[name] = 1
         return Criterion(name, text, check, guard, needs_run and check is None)
@@ -324,13 +324,13 @@ _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text without bullets; empty lines are dropped."""
+    """Return the lines of a text without bullets and empty lines."""
     lines = (_BULLET.sub("", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def as_rubric(description: str, steps: tuple[str, ...]) -> str:
-    """The rubric of an item without criteria: its description and steps."""
+    """Return the rubric of an item without criteria: its description and steps."""
     if not steps:
         return description
     return "\n".join([description, *(f"{number}. {step}" for number, step in enumerate(steps, 1))])

@@ -1,4 +1,4 @@
-"""Readers of contract files, which write back only `passes` and ticked boxes.
+"""Readers of contract files; only `passes` and ticked boxes are written back.
 
 | file | content |
 |---|---|
@@ -27,7 +27,7 @@ GOALS = ("goal", "description", "project", "title", "name")
 
 
 def lists_in(node: Node) -> list[tuple[str, Node]]:
-    """The lists of entries of a file with their keys, in file order."""
+    """Return the lists of entries of a file with their keys, in file order."""
     if isinstance(node.value, list):
         return [("", node)]
     return [
@@ -38,7 +38,7 @@ def lists_in(node: Node) -> list[tuple[str, Node]]:
 
 
 def entries_in(node: Node) -> list[tuple[str, Node]]:
-    """All entries with their paths, such as `userStories[2]`."""
+    """Return all entries with their paths, such as `userStories[2]`."""
     return [
         (f"{name}[{number}]" if name else f"entry {number + 1}", each)
         for name, found in lists_in(node)
@@ -47,7 +47,7 @@ def entries_in(node: Node) -> list[tuple[str, Node]]:
 
 
 def read_entries(source: Source, node: Node) -> Contract:
-    """The contract of a list of entries. Raises `ContractInvalid` with the line of the error."""
+    """Read the contract of a list of entries. Raises `ContractInvalid` with the line of the error."""
     reading = Reading(source)
     entries = entries_in(node)
     if not entries:
@@ -65,7 +65,7 @@ def read_entries(source: Source, node: Node) -> Contract:
 
 
 def _own_protected(node: Node, reading: Reading) -> tuple[str, ...]:
-    """Globs that the file protects in addition to the defaults."""
+    """Return the globs that the file protects in addition to the defaults."""
     found = node.members.get("protected")
     if found is None or found.value is None:
         return ()
@@ -85,13 +85,13 @@ def is_issue(node: Node) -> bool:
 
 
 def read_issue(source: Source, node: Node) -> Contract:
-    """The contract of an issue: its checkboxes or acceptance lists are items; else the whole issue is one item."""
+    """Read the contract of an issue: its checkboxes or acceptance lists are items; else the whole issue is one item."""
     title, body = issue_words(source, node)
     return read_document(Source(source.name, body), title)
 
 
 def issue_words(source: Source, node: Node) -> tuple[str, str]:
-    """The title and the text of an issue. Raises `ContractInvalid`."""
+    """Return the title and the text of an issue. Raises `ContractInvalid`."""
     reading = Reading(source)
     title = reading.words(node.members["title"], "title", _RIGHT_ISSUE)
     if not title:
@@ -105,7 +105,7 @@ def issue_words(source: Source, node: Node) -> tuple[str, str]:
 
 
 def issue_text(data: bytes, name: str) -> str:
-    """The text of an issue: title and body of an API response, or the whole file if it is not JSON."""
+    """Return the text of an issue: title and body of an API response, or the whole file if it is not JSON."""
     source = decode(data, name)
     if not source.text.lstrip("\ufeff \t\r\n").startswith("{"):
         return source.text.strip("\ufeff \t\r\n")
@@ -116,7 +116,7 @@ def issue_text(data: bytes, name: str) -> str:
 
 
 def read_issue_text(source: Source) -> Contract:
-    """The contract of an issue's text: its first line is the title."""
+    """Read the contract of an issue's text, whose first line is the title."""
     text = source.text.lstrip("\ufeff \t\r\n")
     first, _, rest = text.partition("\n")
     title = first.lstrip("# ").strip()
@@ -129,10 +129,10 @@ _MARKDOWN = (".md", ".markdown", ".mdown")
 
 
 def read_contract(text: bytes, name: str) -> Contract:
-    """The contract in a file called `name`, which becomes its `source`.
+    """Read the contract in a file called `name`, which becomes its `source`.
 
     Text in a Markdown file is a plan; other text is an issue. Missing ids are made from the words of an entry, so they
-    stay the same when entries are moved, added or removed. Raises `ContractInvalid` with the line of the error.
+    stay the same when entries are moved, added, or removed. Raises `ContractInvalid` with the line of the error.
     """
     source = decode(text, name)
     if not _looks_like_json(source):
@@ -169,10 +169,10 @@ def passing(contract: Contract, passed: Collection[str]) -> dict[str, bool]:
 
 
 def write_back(original: bytes, contract: Contract, passed: Collection[str]) -> bytes:
-    """The file with `passes` of each entry updated and no other byte changed.
+    """Return the file with `passes` of each entry updated and no other byte changed.
 
     `passed` are the ids of criteria that are met. An entry without `passes` gets one when it passes. In Markdown the
-    boxes are ticked; an issue stays as it is. Raises `ContractInvalid` if this is not the file that the contract was
+    boxes are ticked; an issue stays unchanged. Raises `ContractInvalid` if this is not the file that the contract was
     read from.
     """
     if read_contract(original, contract.source).items != contract.items:
@@ -196,7 +196,7 @@ def write_back(original: bytes, contract: Contract, passed: Collection[str]) -> 
 
 
 def marked(original: bytes, contract: Contract) -> frozenset[str]:
-    """The ids of items that a file marks as passing. Trust the mark only if the harness wrote it."""
+    """Return the ids of items that a file marks as passing. Trust the mark only if the harness wrote it."""
     source = decode(original, contract.source)
     if not _looks_like_json(source):
         return frozenset(name for name, at in boxes(source).items() if source.text[at] in "xX")
@@ -219,7 +219,7 @@ def _passes(source: Source, entry: Node, now: bool) -> Change | None:
         return None
     last = list(entry.members.values())[-1]
     before = list(entry.members.values())[-2].end if len(entry.members) > 1 else entry.start + 1
-    # Separate it like the field before it: by a line break and indentation, by a space, or by nothing.
+    # Separate the field like the one before it: by a line break and indentation, by a space, or not at all.
     gap = re.match(r",?(\s*)", source.text[before:])
     return (last.end, last.end, f',{gap[1] if gap else " "}"passes": true')
 

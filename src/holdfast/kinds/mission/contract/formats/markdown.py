@@ -60,7 +60,7 @@ MARKER_LENGTH = 80
 
 
 class Line(msgspec.Struct):
-    """A significant line: a heading, a bullet or words. `level` is a heading's, `indent` a bullet's."""
+    """Significant line: a heading, a bullet, or words. `level` is a heading's, `indent` a bullet's."""
 
     number: int
     kind: str
@@ -71,7 +71,7 @@ class Line(msgspec.Struct):
 
 
 class Entry(msgspec.Struct):
-    """An item as found: its title, the words and acceptance lines below it, the position of its box (-1 if none)."""
+    """Item as found: its title, the words and acceptance lines below it, the position of its box (-1 if none)."""
 
     line: int
     title: str
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct):
 
 
 def read_plan(source: Source) -> Contract:
-    """The contract of a plan. Raises `ContractInvalid` if it has no items."""
+    """Read the contract of a plan. Raises `ContractInvalid` if it has no items."""
     lines = lines_of(source)
     entries = entries_of(lines)
     if not entries:
@@ -91,7 +91,7 @@ def read_plan(source: Source) -> Contract:
 
 
 def read_document(source: Source, title: str) -> Contract:
-    """The contract of an issue: the items of its text, or the issue as one item if it has none."""
+    """Read the contract of an issue: the items of its text, or the issue as one item if it has none."""
     lines = lines_of(source)
     entries = [] if _is_flat(lines) else entries_of(lines, issue=True)
     if not entries:
@@ -103,7 +103,7 @@ def read_document(source: Source, title: str) -> Contract:
 
 
 def boxes(source: Source) -> dict[str, int]:
-    """Positions of checkbox marks in a text, by the ids of their items."""
+    """Return the positions of checkbox marks in a text, by the ids of their items."""
     entries = entries_of(lines_of(source))
     if not entries or not source.name.lower().endswith((".md", ".markdown", ".mdown")):
         return {}
@@ -115,7 +115,7 @@ def boxes(source: Source) -> dict[str, int]:
 
 
 def lines_of(source: Source) -> list[Line]:
-    """The lines that count; code between fences and comments do not."""
+    """Return the significant lines; fenced code and comments do not count."""
     found: list[Line] = []
     position, fence, comment = 0, "", False
     for number, raw in enumerate(source.text.split("\n"), 1):
@@ -144,7 +144,7 @@ def _line(raw: str, number: int, start: int) -> Line:
 
 
 def _goal(lines: list[Line]) -> str:
-    """The first top-level heading with the words right below it."""
+    """Return the first top-level heading with the words right below it."""
     for at, line in enumerate(lines):
         if line.kind == "heading" and line.level == 1:
             below = []
@@ -161,7 +161,7 @@ def _goal(lines: list[Line]) -> str:
 
 
 def entries_of(lines: list[Line], *, issue: bool = False) -> list[Entry]:
-    """The items of a document: headings with acceptance lists, else checkboxes, else headings with lists."""
+    """Return the items of a document: headings with acceptance lists, else checkboxes, else headings with lists."""
     marked = _marked(lines)
     if marked:
         return marked
@@ -177,7 +177,7 @@ def _is_marker(line: Line) -> bool:
 
 
 def _is_flat(lines: list[Line]) -> bool:
-    """Return True if the acceptance list is for the whole document: no heading or box before the first marker."""
+    """Return True if the acceptance list is for the whole document: no heading or box comes before the first marker."""
     for line in lines:
         if _is_marker(line):
             return True
@@ -187,7 +187,7 @@ def _is_flat(lines: list[Line]) -> bool:
 
 
 def _accepted_at_large(lines: list[Line]) -> list[str]:
-    """The acceptance lines of a document that is one item."""
+    """Return the acceptance lines of a document that is one item."""
     found: list[str] = []
     level = -1
     for line in lines:
@@ -201,7 +201,7 @@ def _accepted_at_large(lines: list[Line]) -> list[str]:
 
 
 def _marked(lines: list[Line]) -> list[Entry]:
-    """Headings with an acceptance list."""
+    """Find headings with an acceptance list."""
     found: list[Entry] = []
     above: list[Line] = []
     current: Entry | None = None
@@ -227,7 +227,7 @@ def _marked(lines: list[Line]) -> list[Entry]:
 
 
 def _ticked(lines: list[Line]) -> list[Entry]:
-    """Checkboxes of the outermost level with the bullets below them."""
+    """Find checkboxes of the outermost level with the bullets below them."""
     found: list[Entry] = []
     heading, current, depth = "", None, 0
     for line in lines:
@@ -247,7 +247,7 @@ def _ticked(lines: list[Line]) -> list[Entry]:
 
 
 def _headed(lines: list[Line]) -> list[Entry]:
-    """Headings below the first level with a list right below them."""
+    """Find headings below the first level with a list right below them."""
     found: list[Entry] = []
     current: Entry | None = None
     for line in lines:
@@ -267,7 +267,7 @@ def _headed(lines: list[Line]) -> list[Entry]:
 
 
 def _contract(source: Source, entries: list[Entry], goal: str) -> Contract:
-    """Read entries by the same rules as those of JSON."""
+    """Read entries by the same rules as JSON entries."""
     reading = Reading(source)
     reading.check_count(len(entries))
     starts = [0]
@@ -286,7 +286,7 @@ def _contract(source: Source, entries: list[Entry], goal: str) -> Contract:
 
 
 def _node(value: Any, at: int) -> Node:
-    """A value as a JSON node at that position."""
+    """Wrap a value as a JSON node at that position."""
     if isinstance(value, dict):
         return Node(value, at, at, members={key: _node(each, at) for key, each in value.items()})
     if isinstance(value, list):
@@ -295,7 +295,7 @@ def _node(value: Any, at: int) -> Node:
 
 
 def _fields(source: Source, entry: Entry, at: int) -> dict[str, Any]:
-    """An entry as the fields of JSON."""
+    """Convert an entry to the fields of JSON."""
     found: dict[str, Any] = {"description": "\n".join([entry.title, *entry.words]), "category": entry.category}
     accepted: list[Any] = []
     for text in entry.accepted:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import ContractInvalid
 
 BYTES_MAX = 8 << 20
-"""Largest accepted contract file."""
+"""Largest accepted contract file, in bytes."""
 
 DEPTH_MAX = 60
 
@@ -40,11 +40,11 @@ class Source(msgspec.Struct, frozen=True):
     text: str
 
     def line(self, position: int) -> int:
-        """Line number of a position, from 1."""
+        """Return the line number of a position, from 1."""
         return self.text.count("\n", 0, position) + 1
 
     def refuse(self, position: int, what: str, right: str) -> NoReturn:
-        """Raise `ContractInvalid` with the line, what is wrong there, and a right form."""
+        """Raise `ContractInvalid` with the line, the problem there, and a valid form."""
         raise ContractInvalid(f"{self.name}, line {self.line(position)}: {what}; {right}")
 
 
@@ -90,7 +90,7 @@ class _Reader:
         self.decoder = json.JSONDecoder(parse_constant=_constant)
 
     def space(self, at: int) -> int:
-        """The first position from `at` that is not white space."""
+        """Return the first position from `at` that is not white space."""
         while at < len(self.text) and self.text[at] in " \t\r\n":
             at += 1
         return at
@@ -139,7 +139,7 @@ class _Reader:
         return Node([node.value for node in elements], at, here + 1, elements=elements)
 
     def next(self, at: int, close: str) -> int:
-        """After a value: the start of the next one, or the position of the closing bracket."""
+        """Return the start of the next value, or the position of the closing bracket."""
         here = self.space(at)
         found = self.text[here : here + 1]
         if found == close:
