@@ -23,7 +23,7 @@ LOOK_S = 0.25
 
 @dataclass
 class Watch:
-    """The events of a session that were read so far."""
+    """Events of a session that were read so far."""
 
     runtime: Runtime
     session_id: str
@@ -43,7 +43,7 @@ class Watch:
 
 
 KillAt = Callable[[Event], Awaitable[bool]]
-"""Decides after each event whether to kill the brain."""
+"""Predicate called after each event: True kills the brain."""
 
 
 async def never(event: Event) -> bool:
@@ -52,7 +52,7 @@ async def never(event: Event) -> bool:
 
 
 def start_brain(runtime: Runtime, session_id: str) -> subprocess.Popen[bytes]:
-    """`holdfast wake` of that session as a child process, its output in a file under the home."""
+    """Start `holdfast wake` of that session as a child process, with its output in a file under the home."""
     command = [sys.executable, "-m", "holdfast", "wake", session_id, "--home", str(runtime.home.path)]
     command += ["--db", runtime.settings.db] if runtime.settings.db else []
     with (runtime.home.logs / f"{session_id}.log").open("ab") as output:
@@ -67,7 +67,7 @@ def end_brain(process: subprocess.Popen[bytes]) -> None:
 
 
 async def follow(watch: Watch, process: subprocess.Popen[bytes], kill_at: KillAt) -> Event | None:
-    """Follow the brain until its process ends. Returns the event after which it was killed, or None."""
+    """Follow the brain until its process ends. Return the event after which it was killed, or None."""
     killed: Event | None = None
     while True:
         ended = process.poll() is not None
@@ -101,7 +101,7 @@ def in_a_command(watch: Watch, workspace: Workspace) -> KillAt:
         identity = next(fact for fact in known if fact.hands_id == call.hands_id)
         hands = await watch.runtime.provider(workspace).attach(identity)
         try:
-            # Another process is polled: it cannot set an event of ours.
+            # The other process cannot set an event of this one, so it is polled.
             while (status := await hands.status(epoch, call.call_id)).state == "never_started":  # noqa: ASYNC110
                 await anyio.sleep(0.002)
         except HandsError:

@@ -30,7 +30,7 @@ from holdfast.proof.rebuild.library import (
 from holdfast.proof.rebuild.strip import Manifest
 
 EFFECTS = ".demo-effects"
-"""A file in the workspace that gets a line for each run of the tests."""
+"""File in the workspace that gets a line for each run of the tests."""
 
 DELTA_S = 0.004
 """Pause between two pieces of a streamed response, so that a user can watch it."""
@@ -43,7 +43,7 @@ _CALL = "judge.0"
 
 @dataclass(frozen=True)
 class Material:
-    """The prepared workspace, and what the report says about it."""
+    """Prepared workspace, and the facts that the report states about it."""
 
     library: Library
     manifest: Manifest
@@ -53,7 +53,7 @@ class Material:
 
     @property
     def goal(self) -> str:
-        """The goal of the session."""
+        """Return the goal of the session."""
         module = self.library.module
         return (
             f"The functions of {module} of the library {self.library.name} {self.library.version} have lost their "
@@ -62,7 +62,7 @@ class Material:
         )
 
     def effects(self) -> int:
-        """The number of test runs, counted from the lines that they left in the workspace."""
+        """Return the number of test runs, counted from the lines that they left in the workspace."""
         try:
             return len((Path(self.workspace.path) / EFFECTS).read_text(encoding="utf-8").splitlines())
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Material:
 
 
 def work_folder(keep: str | None, default: Path) -> Path:
-    """The new or empty folder of `--keep`, or else the default. Raises `UsageError`."""
+    """Return the new or empty folder of `--keep`, or else the default. Raises `UsageError`."""
     if not keep:
         return default
     folder = Path(keep).absolute()
@@ -80,7 +80,7 @@ def work_folder(keep: str | None, default: Path) -> Path:
 
 
 def prepare(home: Home, pin: str, folder: Path, session_id: str) -> Material:
-    """Fetch, check and strip the library into `folder`. The first time this needs the package index."""
+    """Fetch, check, and strip the library into `folder`. The first time, this needs the package index."""
     library = open_library(pin, home.cache)
     dependencies = install_test_dependencies(library, home.cache)
     manifest = prepare_workspace(library, folder)
@@ -98,7 +98,7 @@ def _counted(command: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of the tests. `identical`: the module equals the published one byte for byte."""
+    """Result of the tests. `identical`: the module equals the published one byte for byte."""
 
     passed: bool
     counts: SuiteCounts

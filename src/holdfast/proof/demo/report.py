@@ -60,7 +60,7 @@ def _costs(requests: list[ModelRequestEnd]) -> list[int]:
 
 @dataclass(frozen=True)
 class Story:
-    """Everything that the report shows. `killed_at` is the position of the event, None without a kill."""
+    """Data that the report shows. `killed_at` is the position of the event, None without a kill."""
 
     session_id: str
     model: str
@@ -83,11 +83,11 @@ class Story:
 
     @property
     def once(self) -> bool:
-        """True if each dispatched command ran exactly once (known for the oracle's commands only)."""
+        """True if each dispatched command ran exactly once (only known for the oracle's commands)."""
         return not self.oracle or self.material.effects() == self.counts.commands
 
     def lines(self) -> list[str]:
-        """The report as text."""
+        """Return the report as text."""
         functions = len(self.material.manifest.functions())
         library = self.material.library
         rows = [
@@ -146,7 +146,7 @@ class Story:
         return f"{state}: {found.passed} tests passed, {bad} failed, on a clean copy in fresh hands{same}"
 
     def public(self) -> dict[str, Any]:
-        """The last line of `--json`."""
+        """Return the last line of `--json`."""
         return {
             "type": "result",
             "session_id": self.session_id,

@@ -130,7 +130,7 @@ async def _run_session(call: Call) -> int:
 
 
 def _limits(call: Call, runtime: Runtime) -> Limits:
-    """The limits of the session. The oracle's price is nominal, so only another model has a budget."""
+    """Return the limits of the session. The oracle's price is nominal, so only other models have a budget."""
     if not call.args.model:
         return Limits()
     limits = Limits(budget_pico=budget_pico(call.args.budget_usd or ""))
@@ -160,7 +160,7 @@ async def _open(call: Call, runtime: Runtime, session_id: str, material: Materia
 async def _live(
     call: Call, runtime: Runtime, watch: Watch, material: Material
 ) -> tuple[int | None, int | None, float | None]:
-    """Run a brain, kill it once, run another. Returns the killed event and process, and the delay of the second."""
+    """Run a brain, kill it once, and run another. Return the killed event and process, and the delay of the second."""
     first = start_brain(runtime, watch.session_id)
     try:
         killed = await follow(watch, first, _kill_at(call, watch, material))

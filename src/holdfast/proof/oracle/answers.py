@@ -1,4 +1,4 @@
-"""The knowledge of an oracle, kept in a file so that any process can wake a session that uses it."""
+"""Knowledge of an oracle, kept in a file so that any process can wake a session that uses it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from holdfast.proof.rebuild.items import WorkItem
 from holdfast.proof.rebuild.strip import Block, Manifest
 
 BETTER = 0.5
-"""Factor on the rate of a fault each time that the work was sent back.
-"""
+"""Factor on a fault's rate each time the work is sent back."""
 
 
 class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):
-    """For one session: the true bodies, the test commands, and the pause between streamed pieces."""
+    """Answers for one session: the true bodies, the test commands, and the pause between streamed pieces."""
 
     manifest: Manifest
     suite_command: str
@@ -41,11 +40,11 @@ class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind
     delta_s: float = 0.0
 
     def item(self, name: str) -> WorkItem | None:
-        """The item of that name."""
+        """Return the item of that name."""
         return next((item for item in self.items if item.name == name), None)
 
     def fault(self, role: Literal["worker", "judge"], what: str, times: int) -> Fault | None:
-        """The fault of one attempt: `what` names the work, `times` counts how often it was sent back.
+        """Return the fault of one attempt: `what` names the work, `times` counts how often it was sent back.
 
         It depends on the seed alone. If several apply, the first in the list is taken.
         """
@@ -57,10 +56,10 @@ class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind
         return None
 
     def chooser(self, *words: object) -> random.Random:
-        """A generator that depends on the seed and these words alone."""
+        """Return a generator that depends on the seed and these words alone."""
         return random.Random("|".join(map(str, (self.seed, *words))))
 
 
 def save_answers(path: Path, answers: Answers | MissionAnswers) -> None:
-    """Write the answers to a file that no agent can read."""
+    """Write the answers to a file that agents cannot read."""
     path.write_bytes(msgspec.json.encode(answers))

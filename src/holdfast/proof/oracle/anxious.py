@@ -1,8 +1,8 @@
-"""A model with context anxiety: it works properly until its context is filled to some degree, then it hurries.
+"""Model with context anxiety: it works properly until its context is filled to some degree, then it hurries.
 
-For tests of the whole brain. The work is a number of files `part_01.txt` and so on, each with a line `done 1` and
-some text, each checked with a command after it was written. An anxious turn says little, writes a placeholder, checks
-nothing, and mentions its limit; after a few of them the model stops. In a fresh context it reads the files and
+For tests of the whole brain. The work is a number of files `part_01.txt` and so on, each with a line `done 1` and some
+text, each checked with a command after it is written. An anxious turn has little text, writes a placeholder, checks
+nothing, and mentions its limit; after a few such turns the model stops. In a fresh context it reads the files and
 replaces the placeholders.
 """
 
@@ -37,7 +37,7 @@ _GIVES_UP = "I am low on context, so I'll stop here. The remaining parts can be 
 
 
 class _Seen(msgspec.Struct):
-    """The state of the work according to the conversation: each part's content, the parts read, the part to check."""
+    """State of the work according to the conversation: each part's content, the parts read, the part to check."""
 
     looked: bool = False
     parts: dict[int, str] = {}
@@ -48,7 +48,7 @@ class _Seen(msgspec.Struct):
 
 
 class AnxiousModel(ComputedModel):
-    """Writes `parts` files of about `size` characters. Anxious above `fill` of a line of `line_tokens` tokens."""
+    """Model that writes `parts` files of about `size` characters. Anxious above `fill` of `line_tokens` tokens."""
 
     piece = 40
 
@@ -61,7 +61,7 @@ class AnxiousModel(ComputedModel):
 
     @classmethod
     def from_name(cls, name: str, line_tokens: int) -> AnxiousModel:
-        """The model of `--model anxious:FILL`. Raises `UsageError`."""
+        """Return the model of `--model anxious:FILL`. Raises `UsageError`."""
         text = name.partition(":")[2]
         try:
             fill = float(text)
@@ -121,7 +121,7 @@ def _file(part: int) -> str:
 
 
 def _shown(request: ModelRequest) -> int:
-    """Size of the request in tokens."""
+    """Return the size of the request in tokens."""
     return tokens(len(request.system) + len(msgspec.json.encode(request.messages)))
 
 
@@ -145,7 +145,7 @@ def _take(seen: _Seen, outcome: Outcome) -> None:
         case "write" if not outcome.ok:
             seen.failed += 1
             seen.read.discard(_part_of(outcome.input))
-            seen.looked = False  # what is there is no longer known
+            seen.looked = False  # the present content is no longer known
         case "write":
             part = _part_of(outcome.input)
             stub = str(outcome.input.get("content", "")).startswith("TODO")
@@ -166,7 +166,7 @@ def _part_of(value: Mapping[str, Any]) -> int:
 
 
 def _note(request: ModelRequest, seen: _Seen) -> Turn:
-    """A summary, or a value that fits the schema of a handoff."""
+    """Return a summary, or a value that fits the schema of a handoff."""
     done = [_file(part) for part, holds in sorted(seen.parts.items()) if holds == "done"]
     stubs = [_file(part) for part, holds in sorted(seen.parts.items()) if holds == "TODO"]
     said = f"Written and checked: {', '.join(done) or 'none'}. Placeholders: {', '.join(stubs) or 'none'}."
@@ -176,7 +176,7 @@ def _note(request: ModelRequest, seen: _Seen) -> Turn:
 
 
 def _fitting(schema: Mapping[str, Any], whole: Mapping[str, Any], said: str) -> Any:
-    """A value of that schema with `said` in place of each string."""
+    """Build a value of that schema with `said` in place of each string."""
     reference = str(schema.get("$ref", ""))
     if reference:
         target: Any = whole

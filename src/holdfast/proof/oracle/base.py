@@ -17,16 +17,16 @@ from holdfast.session.money import price_per_mtok
 from holdfast.sim.turns import Turn
 
 PRICE = price_per_mtok(3.0, 15.0)
-"""A nominal price, so that the cost is not zero."""
+"""Nominal price, so that the cost is not zero."""
 
 _CHARACTERS_PER_TOKEN = 4
 
-# How a line of the `read` tool may begin; whichever fits the text best is taken off.
+# Possible prefixes of a line of the `read` tool; the one that fits the text best is removed.
 _GUTTERS = tuple(re.compile(rf"^\s*\d+{mark}") for mark in ("\t", ": ", ":", r" \| ", r"\| ", r"\|", "→", "  ", " "))
 
 
 class ComputedModel:
-    """A model without state: its next turn is a function of the request, so a killed brain gets the same one again.
+    """Stateless model: its next turn is a function of the request, so a killed brain gets the same one again.
 
     The name before the colon is in the ids of its calls. Text and arguments are streamed in pieces of `piece`
     characters, with a pause of `delta_s` between them for a demo that a user can watch.
@@ -43,25 +43,25 @@ class ComputedModel:
         raise NotImplementedError
 
     def _asked(self, request: ModelRequest) -> Turn:
-        """The next turn of a request that is really made, not only priced."""
+        """Return the next turn of a request that is sent, not only priced."""
         return self._next(request)
 
     def _usage(self, request: ModelRequest, turn: Turn) -> Usage:
-        """An estimate of the tokens that a model would count."""
+        """Estimate the tokens that a model would count."""
         sent = len(request.system) + len(msgspec.json.encode((request.messages, request.tools)))
         return Usage(tokens(sent), tokens(turn.characters()))
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """The cost of the request with the longest response that it allows (S15)."""
+        """Return the cost of the request with the longest response that it allows (S15)."""
         usage = self._usage(request, self._next(request))
         return self.cost_pico(Usage(usage.input_tokens, max(usage.output_tokens, request.max_output_tokens)))
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """The cost of that usage at the nominal price, in pico-dollars."""
+        """Return the cost of that usage at the nominal price, in pico-dollars."""
         return PRICE.cost(usage)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The next turn, in small pieces."""
+        """Stream the next turn in small pieces."""
         turn = self._asked(request)
         for part in self._streamed(turn, request.responses):
             if self._clock and self._delta_s:
@@ -85,12 +85,12 @@ class ComputedModel:
 
 
 def tokens(characters: int) -> int:
-    """An estimate of how many tokens so many characters are."""
+    """Estimate the number of tokens of that many characters."""
     return -(-characters // _CHARACTERS_PER_TOKEN)
 
 
 def note(request: ModelRequest, done: str, following: str) -> Turn:
-    """The summary of a compaction, or a handoff that says what to do next."""
+    """Return the summary of a compaction, or a handoff with the next step."""
     if request.purpose == "compaction":
         return Turn(done)
     fields: dict[str, list[str]] = {name: [] for name in Handoff.__struct_fields__}
@@ -98,7 +98,7 @@ def note(request: ModelRequest, done: str, following: str) -> Turn:
 
 
 def shown_lines(content: str, blocks: tuple[Block, ...]) -> list[str]:
-    """The lines of a file from the output of `read`, without line numbers of any style."""
+    """Return the lines of a file from the output of `read`, without line numbers of any style."""
     known = {line for block in blocks for text in (block.stub, block.true) for line in text.split("\n") if line.strip()}
     raw = content.split("\n")
     readings = [raw, *([gutter.sub("", line) for line in raw] for gutter in _GUTTERS)]
@@ -113,5 +113,5 @@ def contains(lines: list[str], text: str) -> bool:
 
 
 def height(text: str) -> int:
-    """The number of lines of a text."""
+    """Count the lines of a text."""
     return text.count("\n") + 1

@@ -23,10 +23,10 @@ JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash")
 EXAMPLE = "--fault early_done:0.3"
 
 FAULT_PREFIX = ": fault; "
-"""Start of a command that a fault runs beside the task."""
+"""Start of a command that a fault runs besides the task."""
 
 UNDO_PREFIX = ": undo; "
-"""Start of a command that undoes it."""
+"""Start of a command that undoes a fault's side effects."""
 
 _PATHS = " # paths: "
 
@@ -35,7 +35,7 @@ _WORDS = {"True": "False", "False": "True", "not ": "", " is None": " is not Non
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A fault and its rate at the first attempt. `name` is that of a tamper, empty for any."""
+    """Fault with its rate at the first attempt. `name` is that of a tamper, empty for any."""
 
     kind: str
     rate: float
@@ -43,7 +43,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def role(self) -> Literal["worker", "judge"]:
-        """The role that has this fault."""
+        """Role that has this fault."""
         return "judge" if self.kind in JUDGE_FAULTS else "worker"
 
 
@@ -79,18 +79,18 @@ def _fault(word: str) -> Fault:
 
 
 def nothing_done(block: Block) -> str:
-    """The body that returns None."""
+    """Return the body that returns None."""
     return block.stub.replace(STUB, "return None")
 
 
 def mutants(block: Block) -> tuple[str, ...]:
-    """Wrong variants of the true body that parse; the last one always returns None."""
+    """Return wrong variants of the true body that parse; the last one always returns None."""
     found = [text for text in _changed(block) if text not in (block.true, block.stub) and _parses(text)]
     return (*dict.fromkeys(found), nothing_done(block))
 
 
 def one_mutant(block: Block, chooser: random.Random) -> str:
-    """A random one of these variants."""
+    """Pick a random one of these variants."""
     return chooser.choice(mutants(block))
 
 
@@ -98,7 +98,7 @@ def _changed(block: Block) -> Iterator[str]:
     lines = block.true.split("\n")
     kept = set(block.stub.split("\n"))
     for number, line in enumerate(lines):
-        # Signatures, decorators and docstrings stand in the stub too: only what was taken out is changed.
+        # The stub keeps signatures, decorators, and docstrings; only removed code is mutated.
         if line in kept or not line.strip() or line.lstrip().startswith("#"):
             continue
         for old, new in (_SWAPS | _WORDS).items():
@@ -121,17 +121,17 @@ def _parses(text: str) -> bool:
 
 
 def script_of(parts: Mapping[str, str]) -> str:
-    """One command that runs all of these and names the paths that they change."""
+    """Build one command that runs all of these and names the paths that they change."""
     return (" && ".join(parts.values()) or "true") + _PATHS + shlex.join(parts)
 
 
 def paths_of(command: str) -> list[str]:
-    """The paths that such a command changes."""
+    """Return the paths that such a command changes."""
     return shlex.split(command.rpartition(_PATHS)[2]) if _PATHS in command else []
 
 
 def put_command(path: str, content: bytes | None, mode: str) -> str:
-    """The command that writes this content to a path, or deletes the path for None."""
+    """Build the command that writes this content to a path, or deletes the path for None."""
     name = shlex.quote(path)
     if content is None:
         return f"rm -rf {name}"

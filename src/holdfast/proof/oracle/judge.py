@@ -1,4 +1,4 @@
-"""The oracle as a judge of a mission: it compares the files with the true bodies, or has one of its faults."""
+"""Oracle as a judge of a mission: it compares the files with the true bodies, or has one of its faults."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast.proof.rebuild.strip import Block
 from holdfast.sim.turns import Outcome, Turn, history
 
 READS_MAX = 60
-"""Reads before a judge decides on what it has seen."""
+"""Reads before a judge decides with the files seen so far."""
 
 
 class OracleJudge:
-    """The next turn of a judge, from its conversation and the number of earlier judges of the same work."""
+    """Next turn of a judge, from its conversation and the number of earlier judges of the same work."""
 
     def __init__(self, answers: MissionAnswers) -> None:
         self._answers = answers
 
     def next_turn(self, goal: str, request: ModelRequest, times: int) -> Turn:
-        """The next turn. Raises `ModelError` for the fault `crash`."""
+        """Return the next turn. Raises `ModelError` for the fault `crash`."""
         names = re.findall(r"(?m)^\[(\S+)\] ", _section(goal, "Criteria"))
         what = ",".join(names)
         outcomes = [each for each in history(request.messages)]
@@ -68,7 +68,7 @@ class OracleJudge:
         )
 
     def _unread(self, asked: list[Criteria], done: list[Outcome]) -> list[str]:
-        """Unread files of the items whose rubric lines are to be judged."""
+        """Return unread files of the items whose rubric lines are to be judged."""
         items = [self._answers.item(name) for name in dict.fromkeys(each.item for each in asked if each.rubric)]
         read = {str(each.input.get("file_path")) for each in done if each.ok}
         return [file for file in sorted({file for item in items if item for file in item.files}) if file not in read]
@@ -88,7 +88,7 @@ class OracleJudge:
 
 
 def _contradiction(verdicts: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
-    """A decision that contradicts its criteria, with evidence that does not exist."""
+    """Build a decision that contradicts its criteria, with evidence that does not exist."""
     if all(each["passes"] for each in verdicts):
         return "fail", [each | {"evidence": ["no/such/file.py:1"]} for each in verdicts]
     return "pass", verdicts
@@ -105,7 +105,7 @@ def _right(block: Block, seen: list[Outcome]) -> bool:
 
 
 def _place(block: Block, texts: tuple[str, ...], seen: list[Outcome]) -> str:
-    """The place of one of the texts of a body, with its first line; line 1 of the file if none was seen."""
+    """Return the place of one of the texts of a body, with its first line; line 1 of the file if none was seen."""
     for each in seen:
         if _is_of(each, block):
             lines = _lines(each, block)
@@ -126,6 +126,6 @@ def _lines(outcome: Outcome, block: Block) -> list[str]:
 
 
 def _section(goal: str, title: str) -> str:
-    """The text below a title, up to the next."""
+    """Return the text below a title, up to the next."""
     found = re.search(rf"(?ms)^# {re.escape(title)}\n\n(.*?)(?=\n\n# |\Z)", goal)
     return found.group(1) if found else ""

@@ -1,4 +1,4 @@
-"""The oracle of `--model oracle:FILE`."""
+"""Loader of the oracle of `--model oracle:FILE`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.proof.oracle.session import OracleModel
 
 
 def load_oracle(path: Path, clock: Clock) -> Model:
-    """The oracle of `--model oracle:FILE`, for a library or a mission. Raises `UsageError` for a file of neither."""
+    """Load the oracle of `--model oracle:FILE`, for a library or a mission. Raises `UsageError` for any other file."""
     try:
         answers = msgspec.json.decode(path.read_bytes(), type=Answers | MissionAnswers)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""A model that knows the answer to a whole mission, in every role: planner, worker, judge.
+"""Model that knows the answer to a whole mission, in every role: planner, worker, judge.
 
 It recognizes its role by the tools of the request and its task by the goal. Every response is a function of the
-conversation, the answers, the seed, and the number of earlier sessions with the same work. No conversation says that
-number, so it is counted in a file beside the answers.
+conversation, the answers, the seed, and the number of earlier sessions with the same work. Conversations do not contain
+that number, so it is counted in a file beside the answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DONE = "What is done shows in the files: read them before changing anything."
 
 
 class MissionOracle(ComputedModel):
-    """All roles of a mission on a stripped library. `asked` is a file with a line for each session that began."""
+    """All roles of a mission on a stripped library. `asked` is a file with a line for each started session."""
 
     def __init__(self, answers: MissionAnswers, clock: Clock, asked: Path) -> None:
         super().__init__(f"oracle:{answers.library.partition('==')[0]}", clock, answers.delta_s)
@@ -43,7 +43,7 @@ class MissionOracle(ComputedModel):
         self._judge = OracleJudge(answers)
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """The cost of the request (S15): the response is known beforehand, and no other will come."""
+        """Return the cost of the request (S15): the response is known in advance and is the only one."""
         try:
             turn = self._next(request)
         except ModelError:
@@ -76,7 +76,7 @@ class MissionOracle(ComputedModel):
         return self._answers.item(found.group(1)) if found else None
 
     def _before(self, what: str, request: ModelRequest, asking: bool) -> int:
-        """The number of earlier sessions with the same work; this one is counted when `asking`."""
+        """Return the number of earlier sessions with the same work; this one is counted when `asking`."""
         try:
             known = self._asked_file.read_text().split()
         except FileNotFoundError:
@@ -101,7 +101,7 @@ class MissionOracle(ComputedModel):
         return Turn(f"{len(tasks)} tasks.", ((SUBMIT_PLAN, {"tasks": tasks, "note": "One task for each item."}),))
 
     def _tasks(self, goal: str) -> list[dict[str, Any]]:
-        """A task for each item with open criteria, after the items that it depends on."""
+        """Make a task for each item with open criteria, after the items that it depends on."""
         still = {name for name, state in re.findall(r"(?m)^\s*\[(\S+)\] (\w+)", goal) if state == "open"}
         listed = re.findall(r"(?m)^- (\S+): (\w+), criteria ([^\n(]*)", goal)
         over = ("planned", "merged", "blocked", "infeasible", "failed", "dropped")
@@ -117,7 +117,7 @@ class MissionOracle(ComputedModel):
                 continue
             name = next(each for each in (item.name, *(f"{item.name}-{n}" for n in range(2, 99))) if each not in taken)
             names[item.name] = name
-            # It was planned before and is still open: what it leans on may not be what a judge took it for.
+            # It was planned before and is still open: a judge may have been wrong about its dependencies.
             again = name != item.name
             scope = widened(item, self._answers).files if again else item.files
             more = f" {MEND}: {', '.join(scope)}." if again else ""
@@ -136,6 +136,6 @@ class MissionOracle(ComputedModel):
 
 
 def _goal(request: ModelRequest) -> str:
-    """The pinned head of the context."""
+    """Return the pinned head of the context."""
     first = request.messages[0].parts if request.messages else ()
     return "\n\n".join([request.system, *(part.text for part in first if isinstance(part, TextPart))])

@@ -1,6 +1,6 @@
-"""A model that knows the answer: it restores a stripped library through the ordinary tools.
+"""Model that knows the answer: it restores a stripped library through the ordinary tools.
 
-It takes the state of the work from tool results. After any error it reads the file before it edits again.
+It reads the state of the work from tool results. After any error it reads the file before it edits again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from holdfast.session.context.conversation import Message, TextPart
 from holdfast.sim.turns import Outcome, Turn, history
 
 TRIES_MAX = 3
-"""Failures of the same step before the oracle says that it is stuck."""
+"""Failures of the same step before the oracle reports that it is stuck."""
 
 QUICK_TESTS_EVERY = 8
 """Restored blocks between two runs of the quick tests."""
 
 SEVERAL_EDITS = {4: 3, 8: 2}
-"""Last digit of the number of restored blocks → edits in the next response, where it is not one."""
+"""Last digit of the number of restored blocks → edits in the next response, if not one."""
 
 READ_BYTES = 24_000
 """A longer file is read in pieces, so that no result is truncated."""
@@ -35,7 +35,7 @@ _SUITE_TIMEOUT_MS = 900_000
 
 @dataclass
 class _Progress:
-    """The state of the work. `unseen` are modules that must be read before the next edit."""
+    """State of the work. `unseen` are modules that must be read before the next edit."""
 
     unseen: set[str]
     looked: bool = False
@@ -47,7 +47,7 @@ class _Progress:
 
 
 class OracleModel(ComputedModel):
-    """Restores the blocks of a manifest. `suite_command` and `quick_command` are shell commands."""
+    """Model that restores the blocks of a manifest. `suite_command` and `quick_command` are shell commands."""
 
     def __init__(
         self, manifest: Manifest, suite_command: str, clock: Clock, *, quick_command: str = "", delta_s: float = 0.0
@@ -68,18 +68,18 @@ class OracleModel(ComputedModel):
         return Turn(f'Understood: "{first}". {turn.text}', turn.calls)
 
     def _note(self, request: ModelRequest) -> Turn:
-        """A summary or a handoff. The files show what is done, so the next context reads them."""
+        """Return a summary or a handoff. The files show the progress, so the next context reads them."""
         files = ", ".join(module.file for module in self._manifest.modules)
         done = f"Parts of {files} were restored; which ones are still missing shows in the files themselves."
         return note(request, done, f"Read {files} before changing anything, then restore what is missing.")
 
-    # --- what has happened ---
+    # --- past ---
 
     def _progress(self, messages: tuple[Message, ...]) -> _Progress:
         progress = _Progress({module.file for module in self._manifest.modules})
         for happened in history(messages):
             if isinstance(happened, str):
-                # A person who speaks may have mended what was in the way.
+                # A user who sends a message may have removed the obstacle.
                 progress.failures.clear()
                 progress.last_said = happened
                 continue
@@ -149,7 +149,7 @@ class OracleModel(ComputedModel):
                 return index
         return None
 
-    # --- what to do next ---
+    # --- next step ---
 
     def _step(self, progress: _Progress) -> Turn:
         worst, failures = max(progress.failures.items(), key=lambda item: item[1], default=("", 0))
@@ -186,7 +186,7 @@ class OracleModel(ComputedModel):
         blocks = [(index, block) for index, block in enumerate(self._manifest.blocks) if block.file == module.file]
         missing = sum(height(block.true) - height(block.stub) for index, block in blocks if index not in progress.done)
         lines = module.lines - missing
-        # A gutter takes some bytes of each line.
+        # The line-number gutter takes some bytes of each line.
         shown_bytes = module.bytes + 8 * module.lines
         if shown_bytes <= READ_BYTES:
             yield {"file_path": module.file}

@@ -1,8 +1,8 @@
-"""The oracle as a worker of a mission: it writes the true bodies of its item, or has one of its faults.
+"""Oracle as a worker of a mission: it writes the true bodies of its item, or has one of its faults.
 
-It takes its progress from the conversation, and the content of a file from the latest read. After each message (work
-sent back, a nudge) it reads its files again, and its faults get rarer. The text of a turn names its fault, for reports
-from the log.
+It derives its progress from the conversation, and the content of a file from the latest read. After each message (work
+sent back, a nudge) it reads its files again, and its faults become rarer. The text of a turn names its fault, for
+reports from the log.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LINE = "# looked at by "
 
 @dataclass
 class _Seen:
-    """The state of the work. `text` is the last known text of each body, `unread` are files to read."""
+    """State of the work. `text` is the last known text of each body, `unread` are files to read."""
 
     unread: set[str]
     read: set[str] = field(default_factory=set)
@@ -69,13 +69,13 @@ class _Seen:
 
 
 class OracleWorker:
-    """The next turn of a worker, from its conversation."""
+    """Next turn of a worker, from its conversation."""
 
     def __init__(self, answers: MissionAnswers) -> None:
         self._answers = answers
 
     def next_turn(self, item: WorkItem, goal: str, request: ModelRequest, before: int) -> Turn:
-        """The next turn. `before` counts earlier workers on this item."""
+        """Return the next turn. `before` counts earlier workers on this item."""
         if MEND in goal:
             item = widened(item, self._answers)
         seen = self._seen(item, request)
@@ -94,7 +94,7 @@ class OracleWorker:
                 return turn
         return self._honest(item, seen)
 
-    # --- what has happened ---
+    # --- past ---
 
     def _seen(self, item: WorkItem, request: ModelRequest) -> _Seen:
         seen = _Seen(set(item.files))
@@ -162,11 +162,11 @@ class OracleWorker:
             seen.undo = False
             seen.beside.clear()
 
-    # --- what an honest worker does ---
+    # --- honest workers ---
 
     def _honest(self, item: WorkItem, seen: _Seen) -> Turn:
         wanted = {number: self._answers.bodies[number].true for number in item.bodies}
-        # What others broke in its files it mends as well: its own tests may need it.
+        # It also repairs damage by other workers in its files, since its own tests may need it.
         for number, text in seen.text.items():
             if number not in wanted and text in mutants(self._answers.bodies[number]):
                 wanted[number] = self._answers.bodies[number].true
@@ -185,7 +185,7 @@ class OracleWorker:
         return _hand_in("done", f"{len(item.bodies)} bodies are written; the tests of this item pass.", "Done.")
 
     def _edits(self, wanted: Mapping[int, str], seen: _Seen, words: str = "") -> Turn | None:
-        """The edits that are left until the bodies have these texts; None if there are none."""
+        """Return the remaining edits until the bodies have these texts; None if there are none."""
         changed = [number for number, text in wanted.items() if seen.text.get(number, text) != text]
         calls = tuple(
             _edit(self._answers.bodies[number].file, seen.text[number], wanted[number])
@@ -198,10 +198,10 @@ class OracleWorker:
         )
         return Turn(f"{words}Writing {names}.", calls)
 
-    # --- what one with a fault does ---
+    # --- faulty workers ---
 
     def _faulty(self, fault: Fault, item: WorkItem, seen: _Seen, times: int) -> Turn | None:
-        """The next turn with a fault; None if the fault has no further effect and the rest is honest."""
+        """Return the next turn with a fault; None if the fault has no further effect and the rest is honest."""
         chooser = self._answers.chooser(fault.kind, item.name, times)
         mark = _mark(fault, item)
         match fault.kind:
@@ -248,7 +248,7 @@ class OracleWorker:
     def _beside(self, fault: Fault, item: WorkItem, seen: _Seen, mark: str, times: int) -> Turn | None:
         """Write all own bodies, then run one command with a side effect."""
         if seen.faulted:
-            # It asks no tests: what it did may well make them say anything.
+            # It runs no tests, since its side effect may make them pass.
             return _hand_in("done", "All bodies are written; the tests pass.", f"{mark}Done.")
         edits = self._edits({number: self._answers.bodies[number].true for number in item.bodies}, seen)
         if edits:
@@ -301,7 +301,7 @@ class OracleWorker:
         return {}
 
     def _files(self, item: WorkItem) -> dict[str, bytes]:
-        """The files that a tamper may use: own modules as finished, and all files without stripped bodies."""
+        """Return the files that a tamper may use: own modules as finished, and all files without stripped bodies."""
         with_bodies = {block.file for block in self._answers.bodies}
         files = {path: data for path, data in self._answers.files.items() if path not in with_bodies}
         for path in item.files:
@@ -309,7 +309,7 @@ class OracleWorker:
         return files
 
     def _undoing(self, item: WorkItem, seen: _Seen) -> str:
-        """A command that undoes the side effects of a fault."""
+        """Build a command that undoes the side effects of a fault."""
         modules = {block.file for block in self._answers.bodies}
         lines = []
         for path in sorted(seen.beside):
@@ -323,14 +323,14 @@ class OracleWorker:
 
 
 def widened(item: WorkItem, answers: MissionAnswers) -> WorkItem:
-    """The item with all its dependencies: a judge may have accepted a body that is missing."""
+    """Return the item with all its dependencies: a judge may have accepted a missing body."""
     bodies = tuple(sorted(there_with(item, answers.items)))
     files = tuple(sorted({answers.bodies[number].file for number in bodies}))
     return msgspec.structs.replace(item, bodies=bodies, files=files)
 
 
 def reads(answers: MissionAnswers, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The calls that read all of a file, in pieces if it is long."""
+    """Return the calls that read all of a file, in pieces if it is long."""
     blocks = [block for block in answers.bodies if block.file == file]
     text = answers.files[file].decode()
     added = sum(len(block.true) - len(block.stub) for block in blocks)
@@ -341,8 +341,7 @@ def reads(answers: MissionAnswers, file: str) -> Iterator[tuple[str, dict[str, A
         return
     overlap = max(height(block.true) for block in blocks)
     piece = max(2 * overlap, lines * READ_BYTES // shown)
-    # How long the file is now is not known: at most as long as the true one and some lines. What lies behind its end
-    # is asked for in vain.
+    # The file's present length is unknown: at most the true one plus some lines. Reads beyond its end return nothing.
     for first in range(1, lines + overlap, piece - overlap):
         yield "read", {"file_path": file, "view_range": [first, first + piece - 1]}
 
@@ -372,7 +371,7 @@ def _mark(fault: Fault, item: WorkItem) -> str:
 
 
 def renewals(request: ModelRequest) -> int:
-    """1 if the context was renewed: more than the goal stands before the model's first turn."""
+    """Return 1 if the context was renewed: more than the goal precedes the model's first turn."""
     texts = 0
     for message in request.messages:
         if message.role == "assistant":
@@ -382,5 +381,5 @@ def renewals(request: ModelRequest) -> int:
 
 
 def fault_mark(kind: str, what: str) -> str:
-    """The start of the text of a turn with a fault, so that a report can count them from the log."""
+    """Return the start of the text of a turn with a fault, so that a report can count them from the log."""
     return f"[fault {kind} {what}] "

@@ -1,1 +1,1 @@
-"""Libraries without their function bodies, for an agent to write again and their own tests to judge."""
+"""Libraries without function bodies, for an agent to rewrite and their own tests to judge."""

@@ -1,4 +1,4 @@
-"""The contract of a mission on a stripped library: items of bodies, with their tests as checks."""
+"""Contract of a mission on a stripped library: items of bodies, with their tests as checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHECK_TIMEOUT_S = 300.0
 
 
 class Criteria(msgspec.Struct, frozen=True):
-    """A criterion with the tests that prove it. With `rubric` it has no check, and a judge decides."""
+    """Criterion with the tests that prove it. With `rubric` it has no check, and a judge decides."""
 
     id: str
     item: str
@@ -27,7 +27,7 @@ class Criteria(msgspec.Struct, frozen=True):
 
 
 def make_criteria(items: Sequence[WorkItem], rubric_share: float, seed: int) -> tuple[Criteria, ...]:
-    """A criterion for each cluster of tests; `rubric_share` of them without a check."""
+    """Make a criterion for each cluster of tests; `rubric_share` of them without a check."""
     places = [(item, number) for item in items for number in range(len(item.clusters))]
     chosen = set(random.Random(f"{seed}|rubric").sample(range(len(places)), round(rubric_share * len(places))))
     return tuple(
@@ -49,7 +49,7 @@ def make_contract(
     known: Collection[str],
     guards: Sequence[str],
 ) -> Contract:
-    """The contract. `known` are all tests of the suite, so that names can be shortened; `guards` pass already."""
+    """Make the contract. `known` are all tests of the suite, so that names can be shortened; `guards` pass already."""
     prefix = suite_prefix(library)
     made: list[Item] = []
     for item in items:
@@ -87,13 +87,13 @@ def _criterion(each: Criteria, prefix: str, known: Collection[str]) -> Criterion
 
 
 def _closed(item: WorkItem, items: Sequence[WorkItem], criteria: Sequence[Criteria]) -> tuple[str, ...]:
-    """The dependencies of an item that have criteria."""
+    """Return the dependencies of an item that have criteria."""
     named = {each.item for each in criteria}
     return tuple(name for name in item.depends if name in named)
 
 
 def shortened(tests: Sequence[str], known: Collection[str]) -> tuple[str, ...]:
-    """The shortest list of names for these tests: a test stands for all its parameters."""
+    """Return the shortest list of names for these tests: a test's name covers all its parameters."""
     wanted = set(tests)
     groups: dict[str, list[str]] = {}
     for test in known:
@@ -110,6 +110,6 @@ def _plain(test: str) -> str:
 
 
 def commands(library: Library, items: Sequence[WorkItem], known: Collection[str]) -> dict[str, str]:
-    """The final command of each item's worker: all tests of the item."""
+    """Return the final command of each item's worker: all tests of the item."""
     tests = {item.name: [test for cluster in item.clusters for test in cluster.tests] for item in items}
     return {name: f"{suite_prefix(library)} {shlex.join(shortened(own, known))}" for name, own in tests.items() if own}

@@ -1,7 +1,7 @@
 """Find a copy of pip on this machine; fetch source distributions and unpack wheels with it, executing nothing.
 
-Holdfast does not depend on pip, and its own environment often has none. Any copy works, under the interpreter that
-runs the tests: then pip chooses wheels and markers for that one.
+Holdfast does not depend on pip, and its own environment often lacks it. Any copy works, under the interpreter that runs
+the tests: pip then chooses wheels and markers for that interpreter.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _WHERE = "import os, pip; print(os.path.dirname(os.path.dirname(os.path.abspath(
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A source distribution on disk. `sha256` is hex, over the archive."""
+    """Source distribution on disk. `sha256` is hex, over the archive."""
 
     path: Path
     sha256: str
 
 
 class Pip:
-    """A copy of pip at `root`, run by the interpreter `python`. It reads pip's own configuration."""
+    """Copy of pip at `root`, run by the interpreter `python`. It reads pip's own configuration."""
 
     def __init__(self, python: str, root: str) -> None:
         self._python = python
         self._root = root
 
     def version(self) -> str:
-        """`pip 26.3 from …`, or the empty string when this copy does not run under this interpreter."""
+        """Return `pip 26.3 from …`, or an empty string if this copy does not run under this interpreter."""
         done = self._run("run", "--version")
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def fetch(self, name: str, version: str, target: Path) -> Fetched:
-        """Save the source distribution of that version in the folder `target`; none of it is run.
+        """Save the source distribution of that version in the folder `target` without running any of it.
 
-        Raises `UsageError` when there is none, `CannotRunSafely` when no index answers.
+        Raises `UsageError` if there is none, `CannotRunSafely` if no index answers.
         """
         done = self._run("fetch", str(target), name, version)
         report = target / REPORT
@@ -66,9 +66,9 @@ class Pip:
         )
 
     def install(self, requirements: Sequence[str], target: Path) -> None:
-        """Unpack the requirements and all they need into the folder `target`, from wheels alone.
+        """Unpack the requirements and their dependencies into the folder `target`, from wheels alone.
 
-        Raises `CannotRunSafely` when one has no wheel for this interpreter or no index answers.
+        Raises `CannotRunSafely` if one has no wheel for this interpreter or no index answers.
         """
         done = self._run(
             "run",
@@ -90,12 +90,12 @@ class Pip:
             )
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # -I: neither the current folder nor PYTHON* variables decide what is imported.
+        # -I: neither the current folder nor PYTHON* variables affect imports.
         return _command([self._python, "-I", str(RUNNER), self._root, *arguments])
 
 
 def find_pip(python: str) -> Pip:
-    """A pip that runs under the interpreter `python`. Raises `CannotRunSafely` when there is none."""
+    """Find a pip that runs under the interpreter `python`. Raises `CannotRunSafely` if there is none."""
     for root in dict.fromkeys(_roots(python)):
         pip = Pip(python, root)
         if pip.version():
@@ -107,8 +107,8 @@ def find_pip(python: str) -> Pip:
 
 
 def _roots(python: str) -> Iterator[str]:
-    # Nearest first: what costs neither a process nor the network. The wheel inside ensurepip is what
-    # every virtual environment without pip can fall back on.
+    # Nearest first: those without a process or network access. The wheel inside ensurepip is the fallback of every
+    # virtual environment without pip.
     own = importlib.util.find_spec("pip")
     if own is not None and own.origin is not None:
         yield str(Path(own.origin).parent.parent)

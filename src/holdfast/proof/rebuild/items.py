@@ -3,7 +3,7 @@
 Each step takes the cheapest test: of all tests that do not pass yet, the one that lacks the fewest lines. Steps of the
 same files are merged up to a size, as long as no cycle results. A test then belongs to the item whose body it is most
 specific to, and that item depends on the items with the other bodies that its tests need. So these tests pass as soon
-as the dependencies are merged, whatever else is missing.
+as the dependencies are merged, even if other items are missing.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ITEMS_WANTED = 16
 """Approximate number of items of a library; a small one gets fewer."""
 
 BODIES_LEAST = 3
-"""Minimum of bodies in an item, where the order allows."""
+"""Minimum number of bodies in an item, if the order allows."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The subject of one criterion: a class or the functions of a file, and their tests.
+    """Subject of one criterion: a class or the functions of a file, and their tests.
 
-    With `rubric` a judge decides alone; the tests are then only for the report.
+    With `rubric`, only a judge decides; the tests are then only for the report.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class WorkItem(msgspec.Struct, frozen=True):
-    """The bodies that one worker writes, by number, and their tests. `depends` are names of other items."""
+    """Bodies that one worker writes, by number, and their tests. `depends` are names of other items."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ class WorkItem(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Step:
-    """An item under construction."""
+    """Item under construction."""
 
     bodies: set[int] = field(default_factory=set)
     founders: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Step:
 
 
 def make_items(whole: Whole, needs: Needs, *, wanted: int = ITEMS_WANTED) -> tuple[WorkItem, ...]:
-    """The items, each after its dependencies. Bodies that no test needs join their neighbors."""
+    """Make the items, each after its dependencies. Bodies that no test needs join their neighbors."""
     heights = [block.true.count("\n") + 1 for block in whole.bodies]
     steps = _merged(_steps(needs, heights), whole, heights, wanted)
     _rest(steps, whole)
@@ -69,7 +69,7 @@ def make_items(whole: Whole, needs: Needs, *, wanted: int = ITEMS_WANTED) -> tup
 
 
 def _assigned(steps: Mapping[int, _Step], needs: Needs) -> dict[str, int]:
-    """Assign each test to the step of the body that it is most specific to; returns that body of each test.
+    """Assign each test to the step of the body that it is most specific to; return that body of each test.
 
     That is the body with the fewest tests or, if a cycle would result, the next best one. The test that founded a step
     stays there, so that every step has one.
@@ -97,7 +97,7 @@ def _assigned(steps: Mapping[int, _Step], needs: Needs) -> dict[str, int]:
 
 
 def _steps(needs: Needs, heights: list[int]) -> list[_Step]:
-    """One step for each cheapest test."""
+    """Make one step for each cheapest test."""
     lacking = {test: set(bodies) for test, bodies in needs.entered.items() if bodies}
     owner: dict[int, int] = {}
     steps: list[_Step] = []
@@ -179,7 +179,7 @@ def _rest(steps: dict[int, _Step], whole: Whole) -> None:
 
 
 def _ordered(steps: Mapping[int, _Step]) -> list[int]:
-    """The steps in topological order; merging may have made an earlier one depend on a later one."""
+    """Sort the steps topologically; merging may have made an earlier one depend on a later one."""
     order: list[int] = []
     left = dict(steps)
     while left:
@@ -203,14 +203,14 @@ def _item(step: _Step, name: str, names: Mapping[int, str], whole: Whole, about:
 
 
 def _group(whole: Whole, body: int) -> str:
-    """The class of a body, or the functions of its file."""
+    """Return the class of a body, or the functions of its file."""
     block = whole.bodies[body]
     first = block.functions[0]
     return f"{block.file}: {first.split('.')[0] if '.' in first else 'functions'}"
 
 
 def there_with(item: WorkItem, items: Sequence[WorkItem]) -> set[int]:
-    """All bodies that exist when an item is done: its own, and those of its transitive dependencies."""
+    """Return all bodies that exist when an item is done: its own, and those of its transitive dependencies."""
     known = {each.name: each for each in items}
     names, waiting = {item.name}, [item]
     while waiting:
@@ -222,7 +222,7 @@ def there_with(item: WorkItem, items: Sequence[WorkItem]) -> set[int]:
 
 
 def with_tests(item: WorkItem, tests: Collection[str]) -> WorkItem:
-    """The item with these tests alone."""
+    """Return the item with these tests alone."""
     clusters = [
         msgspec.structs.replace(cluster, tests=tuple(test for test in cluster.tests if test in tests))
         for cluster in item.clusters

@@ -25,7 +25,7 @@ _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 
 @dataclass(frozen=True)
 class FaultCount:
-    """Counts of one class of the oracle's faults, by how they ended.
+    """Counts of one class of the oracle's faults, by outcome.
 
     `caught`: prevented, sent back, or not counted. `listed`: accepted and listed as unasked. `through`: accepted
     without a remark, because the result met every check.
@@ -39,7 +39,7 @@ class FaultCount:
 
 @dataclass
 class MissionCounts:
-    """All statistics of a mission. Costs are in pico-dollars, None if a part is unknown."""
+    """Statistics of a mission. Costs are in pico-dollars, or None if a part is unknown."""
 
     cost: dict[str, int | None] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
@@ -59,17 +59,17 @@ class MissionCounts:
 
     @property
     def cost_pico(self) -> int | None:
-        """The total cost; None if a part is unknown."""
+        """Total cost; None if a part is unknown."""
         known = [cost for cost in self.cost.values() if cost is not None]
         return sum(known) if len(known) == len(self.cost) else None
 
 
 Family = Mapping[str, Sequence[Event]]
-"""Session id → its events; the mission's own first."""
+"""Session id → its events, the mission's own first."""
 
 
 async def read_family(runtime: Runtime, session_id: str) -> dict[str, list[Event]]:
-    """Read the logs of a mission and of all sessions below it."""
+    """Read the logs of a mission and of all its descendants."""
     family: dict[str, list[Event]] = {}
     waiting = [session_id]
     while waiting:
@@ -143,13 +143,13 @@ def _count_own(counts: MissionCounts, fact: Fact, seen: set[tuple[str, str, str]
 
 
 def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
-    """Match the attempts that had a fault with their outcomes in the mission's log."""
+    """Match the attempts with a fault to their outcomes in the mission's log."""
     totals: dict[str, Counter[str]] = {}
     for child, events in family.items():
         if child != mission:
             ends = _ends(family[mission], child)
             for go in _goes(events):
-                # What was not handed in, or not taken, went no further.
+                # Work that was not submitted or not accepted had no further effect.
                 how = ends.pop(0) if go.handed_in and ends else "caught"
                 how = "caught" if go.prevented else how
                 if go.fault:
@@ -162,7 +162,7 @@ def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
 
 @dataclass
 class _Go:
-    """One attempt of a session at its task. `prevented`: the command of its fault failed."""
+    """Attempt of a session at its task. `prevented`: the command of its fault failed."""
 
     fault: str = ""
     handed_in: bool = False
@@ -170,8 +170,8 @@ class _Go:
 
 
 def _goes(events: Sequence[Event]) -> list[_Go]:
-    """The attempts of a session. A new one begins with a message, with a refused submission, and when the fault ends
-    because the worker was made to go on.
+    """Return the attempts of a session. A new one begins with a message, with a refused submission, and when the fault
+    ends because the worker was told to continue.
     """
     goes = [_Go()]
     calls: dict[str, AgentToolUse] = {}
@@ -202,7 +202,7 @@ def _goes(events: Sequence[Event]) -> list[_Go]:
 
 
 def _ends(events: Sequence[Event], child: str) -> list[str]:
-    """The outcome of each submission of a child."""
+    """Return the outcome of each submission of a child."""
     ends: list[str] = []
     task = ""
     for event in events:

@@ -21,7 +21,7 @@ EVENTS_OF_AN_ITEM = 14
 """Approximate number of events per item in the mission's log. Kills are spread over all events."""
 
 KILL_WITHIN_S = 0.5
-"""A kill follows its randomly chosen event within this time."""
+"""Seconds after its randomly chosen event within which a kill follows."""
 
 STARTS_MAX = 10
 """Starts of a runtime that ends by itself without a result; kills do not count."""
@@ -29,7 +29,7 @@ STARTS_MAX = 10
 
 @dataclass
 class Lived:
-    """The end of the processes: positions of the kills in the mission's log, and the last exit status."""
+    """End of the processes: positions of the kills in the mission's log, and the last exit status."""
 
     kills: list[int] = field(default_factory=list)
     exit_code: int = 1
@@ -38,13 +38,13 @@ class Lived:
 async def open_mission(
     runtime: Runtime, session_id: str, material: MissionMaterial, *, workers: int, budget_pico: int | None
 ) -> None:
-    """Open the mission; nothing runs yet."""
+    """Open the mission without running it."""
     scope_listed = any(fault.kind == "conflict" for fault in material.answers.faults)
     policy = MissionPolicy(
         workers=workers,
-        # A conflict needs two that change the same lines: where everybody keeps to a scope, there are none.
+        # A conflict needs two workers that change the same lines; if all keep to a scope, there are none.
         scope="list" if scope_listed else "refuse",
-        # The suites that are taken here say the same each time: one more run of a red check tells.
+        # The suites used here are deterministic, so one more run of a red check is enough.
         flake_reruns=1,
         lessons="off",
     )
@@ -66,7 +66,7 @@ async def open_mission(
 
 
 async def live(watch: Watch, items: int, kills: int, seed: int, say: Say) -> Lived:
-    """Run the mission until it ends or parks, and kill the whole runtime `kills` times meanwhile."""
+    """Run the mission until it ends or parks, killing the whole runtime `kills` times meanwhile."""
     chance = random.Random(f"{seed}|kills")
     most = max(3, 2 * EVENTS_OF_AN_ITEM * items // (kills + 1))
     lived = Lived()
@@ -93,7 +93,7 @@ async def live(watch: Watch, items: int, kills: int, seed: int, say: Say) -> Liv
 
 
 def _soon(watch: Watch, chance: random.Random, most: int) -> KillAt:
-    """A kill at a random moment: up to `most` events from now, then a fraction of a second."""
+    """Kill at a random moment: up to `most` events from now, then a fraction of a second."""
     wanted = watch.seen + chance.randint(2, most)
     pause_s = chance.uniform(0.0, KILL_WITHIN_S)
 

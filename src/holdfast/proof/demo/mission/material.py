@@ -26,12 +26,12 @@ from holdfast.proof.rebuild.tree import Tree, write_tree
 _BY = {"NAME": "Demo", "EMAIL": "demo@holdfast.invalid", "DATE": "1700000000 +0000"}
 
 BRANCH = "trunk"
-"""The branch that is checked out."""
+"""Branch that is checked out."""
 
 
 @dataclass(frozen=True)
 class MissionMaterial:
-    """Everything that is prepared before the mission opens and needed for its report."""
+    """Material that is prepared before the mission opens and needed for its report."""
 
     library: Library
     whole: Whole
@@ -57,7 +57,7 @@ async def prepare_mission(
     more: Sequence[str],
     say: Say,
 ) -> MissionMaterial:
-    """Fetch and strip the library, find the bodies that each test needs, and make a repository in `repo`.
+    """Fetch and strip the library, find the bodies that each test needs, and create a repository in `repo`.
 
     `name` is a part of folder names; `more` are packages that the suite needs but does not declare. The first run for a
     library takes minutes and needs the package index, except for the built-in library.

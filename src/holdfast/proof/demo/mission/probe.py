@@ -52,7 +52,7 @@ RUN_OVERHEAD_S = 1.0
 """Approximate overhead of one run of a part of the suite."""
 
 AT_ONCE = 2
-"""Suites that run at the same time; each takes a processor."""
+"""Number of concurrent test suites; each takes a processor."""
 
 _EPOCH = 1
 
@@ -74,7 +74,7 @@ class Runner:
 
 @asynccontextmanager
 async def hands_on(runtime: Runtime, folder: Path, dependencies: Path, name: str) -> AsyncIterator[Runner]:
-    """Fresh hands on a folder, whose owner they become; both are removed afterwards."""
+    """Provide fresh hands on a folder, whose owner they become; remove both afterwards."""
     workspace = Workspace(str(folder), True, read_only={str(dependencies): TESTDEPS_INSIDE})
     make_ready(workspace, choose_user(workspace))
     spec = HandsSpec(
@@ -93,7 +93,7 @@ async def hands_on(runtime: Runtime, folder: Path, dependencies: Path, name: str
 
 
 async def _provision(runtime: Runtime, spec: HandsSpec) -> Hands:
-    """Provision hands; retry a few times, as a sandbox may fail right after boot."""
+    """Provision hands; retry a few times, since a sandbox may fail right after boot."""
     provider = runtime.provider(spec.workspace)
     for _ in range(MAKES - 1):
         with contextlib.suppress(HandsError):
@@ -111,7 +111,7 @@ class Booth:
         self._library = library
 
     async def run(self, files: Mapping[str, bytes], command: str, timeout_s: float) -> bytes:
-        """Run a command with these files changed; returns the plug-in's answer, b"" if there is none."""
+        """Run a command with these files changed. Return the plug-in's answer, or b"" if there is none."""
         (self._folder / OUT).unlink(missing_ok=True)
         for path, data in files.items():
             (self._folder / path).write_bytes(data)
@@ -126,7 +126,7 @@ class Booth:
 
 @asynccontextmanager
 async def booth(runtime: Runtime, library: Library, dependencies: Path, name: str) -> AsyncIterator[Booth]:
-    """A booth of that name; its folder and hands are removed afterwards."""
+    """Provide a booth of that name; remove its folder and hands afterwards."""
     folder = runtime.home.workspaces / name
     shutil.rmtree(folder, ignore_errors=True)
     write_tree({**library.tree, PLUGIN: SourceFile(plugin())}, folder)
@@ -183,7 +183,7 @@ async def find_needs(
 
 
 def estimate(whole: Whole, all_there: Line, left: Sequence[int], took_s: float) -> str:
-    """Describe the amount of probing, with an estimate of its time if the whole suite was just run."""
+    """Describe the amount of probing, with a time estimate if the whole suite was just run."""
     runs = [len(entering(all_there, number)) for number in left]
     files = len({whole.bodies[number].file for number in left})
     text = f"taking out {len(left)} bodies one at a time, in {files} modules, and running {sum(runs)} tests"
@@ -208,7 +208,7 @@ async def _work(
 async def proven(
     runtime: Runtime, library: Library, whole: Whole, items: tuple[WorkItem, ...], dependencies: Path, name: str
 ) -> tuple[WorkItem, ...]:
-    """Drop tests that do not pass when only the item and its dependencies are there."""
+    """Drop tests that do not pass when only the item and its dependencies are present."""
     digest = hashlib.sha256(library.sha256.encode() + msgspec.json.encode(items)).hexdigest()[:32]
     path = runtime.home.cache / "missions" / f"{library.name}-{digest}.proven.json"
     try:

@@ -18,7 +18,7 @@ from holdfast.session.money import usd, usd_float
 
 @dataclass(frozen=True)
 class MissionStory:
-    """Everything that the report shows. `status` and `reason` are the mission's, `cap_pico` its budget cap.
+    """Data that the report shows. `status` and `reason` are the mission's, `cap_pico` its budget cap.
 
     `brief_wrong` are statements of its brief that its logs contradict.
     """
@@ -50,13 +50,13 @@ class MissionStory:
 
     @property
     def exit_code(self) -> int:
-        """The mission's own status; 1 if one of its claims is false or its suite differs from the published one's."""
+        """Status of the mission; 1 if one of its claims is false or its suite differs from the published one's."""
         if self.lived.exit_code == DONE:
             return DONE if self.sound and self.truth.suite_green else FAILED
         return self.lived.exit_code if self.sound else FAILED
 
     def lines(self) -> list[str]:
-        """The report as text."""
+        """Return the report as text."""
         library, answers, truth = self.material.library, self.material.answers, self.truth
         bodies = sum(len(item.bodies) for item in self.material.items)
         rubric = sum(each.rubric for each in answers.criteria)
@@ -116,7 +116,7 @@ class MissionStory:
         return f"{usd(self.counts.cost_pico)}{cap} at a nominal price ({roles})"
 
     def public(self) -> dict[str, Any]:
-        """The last line of `--json`."""
+        """Return the last line of `--json`."""
         counts, truth = self.counts, self.truth
         return {
             "type": "result",

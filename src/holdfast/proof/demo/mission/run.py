@@ -110,6 +110,6 @@ def _within(flag: str, value: int, low: int, high: int) -> int:
 
 
 async def _brief_wrong(runtime: Runtime, row: SessionRow) -> tuple[str, ...]:
-    """Statements of the mission's brief that its logs contradict, counted by independent code."""
+    """Return statements of the mission's brief that its logs contradict, as counted by independent code."""
     events = await runtime.store.read(row.session_id)
     return tuple(audit(await brief_of(runtime, row), events, await logs_below(runtime, row)))

@@ -26,7 +26,7 @@ MAIN = "refs/heads/holdfast/demo/main"
 
 @dataclass(frozen=True)
 class Truth:
-    """The result. `suite_green`: the suite has the same result on a clean clone as on the published library in the same
+    """Result. `suite_green`: the suite has the same result on a clean clone as on the published library in the same
     hands; `worse` are tests that pass on the published one alone. `met` are the criteria whose tests pass on the clone,
     rubric lines included. `red_commits` are first-parent commits that the log does not know, or on which a check fails
     that had passed on the main branch before. `rubric_*` compare verdicts on rubric lines with the true bodies.
@@ -46,7 +46,7 @@ class Truth:
 
 
 async def find_truth(runtime: Runtime, material: MissionMaterial, events: Sequence[Event], name: str) -> Truth:
-    """Verify the main branch of the mission `name`; each clone is removed afterwards."""
+    """Verify the main branch of the mission `name`; remove each clone afterwards."""
     repository = runtime.repository(str(material.repo))
     found = await repository.resolve(MAIN)
     head = found.commit if found else material.base
@@ -87,7 +87,7 @@ async def _suite(runtime: Runtime, material: MissionMaterial, lay: Lay, name: st
 
 
 async def _tests(runtime: Runtime, material: MissionMaterial, lay: Lay, name: str) -> frozenset[str]:
-    """The tests that pass in that tree, each run in its own process."""
+    """Return the tests that pass in that tree, each run in its own process."""
     folder = await _laid(runtime, lay, f"{name}-tests")
     (folder / FOLDER).mkdir(mode=0o755)
     (folder / PLUGIN).write_bytes(plugin())
@@ -110,7 +110,7 @@ async def _replay(runtime: Runtime, session_id: str) -> tuple[int, tuple[str, ..
 
 
 async def _rubric(material: MissionMaterial, repository: Repository, events: Sequence[Event]) -> tuple[int, int]:
-    """Counts of rubric lines passed by judges, and of those with a wrong body of the item at that time."""
+    """Count rubric lines passed by judges, and those among them with a wrong body of the item at that time."""
     rubric = {each.id: each for each in material.answers.criteria if each.rubric}
     said = wrong = 0
     for event in events:
