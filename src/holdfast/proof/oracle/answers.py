@@ -27,7 +27,7 @@ class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):
 
 
 class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind"):
-    """For a mission. `files` are the repository's at the start, `commands` the final test command of each item."""
+    """Answers for a mission. `files` are the repository's at the start, `commands` the final test command by item."""
 
     library: str
     items: tuple[WorkItem, ...]

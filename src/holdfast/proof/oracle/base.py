@@ -1,4 +1,4 @@
-"""Shared code of models that compute each response from the request, and how they read files in a conversation."""
+"""Shared code of models that compute each response from the request, and of their reading of files in messages."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A real library with one stripped module: fetched, verified, stripped, and reassembled for the judge.
+"""Real library with one stripped module: fetched, verified, stripped, and reassembled for the judge.
 
     library = open_library("tinydb==4.9.0", cache)         the pinned source distribution, as data
     dependencies = install_test_dependencies(library, cache)
     manifest = prepare_workspace(library, workspace)        the agent's files; the manifest is kept from it
     clean_copy(library, workspace, elsewhere)               where the judge runs the tests
 
-Nothing of the library is executed here, and none of it is kept in this repository.
+No code of the library is executed here, and none of it is kept in this repository.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from holdfast.proof.rebuild.tree import (
 )
 
 DEFAULT_LIBRARY = "tinydb==4.9.0"
-"""The default library of the demo."""
+"""Default library of the demo."""
 
 PYTHON = "/usr/bin/python3"
-"""The interpreter that the hands run: the system's own."""
+"""Interpreter that the hands run: the system's own."""
 
 TESTDEPS_INSIDE = "/opt/testdeps"
-"""Where the test dependencies appear inside the hands."""
+"""Folder of the test dependencies inside the hands."""
 
 MODULE_BYTES_MAX = 4 * 1024 * 1024
 """A larger file is not copied from a workspace."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A pinned version: `sha256` is hex, over its source distribution.
+    """Pinned version: `sha256` is hex, over its source distribution.
 
     `tests_passed` is the number of tests of its suite that pass if nothing is missing.
     """
@@ -102,11 +102,11 @@ KNOWN: dict[str, Known] = {
         909,
     ),
 }
-"""Pinned source distributions. Others are taken as the index announces them, once, and kept."""
+"""Pinned source distributions. Digests of others are taken from the index once and kept."""
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
-    """A library as data. `sha256` is of its archive; `requirements` are those of its test suite."""
+    """Library as data. `sha256` is of its archive; `requirements` are those of its test suite."""
 
     pin: str
     name: str
@@ -122,7 +122,7 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_pin(text: str) -> tuple[str, str]:
-    """Name and version of `NAME==VERSION`. Raises `UsageError` for anything else."""
+    """Parse `NAME==VERSION` into name and version. Raises `UsageError` for anything else."""
     match = re.fullmatch(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.!+_-]*)", text.strip())
     if match is None:
         raise UsageError(f"--library wants NAME==VERSION, not {text!r}; a right one is --library {DEFAULT_LIBRARY}")
@@ -137,7 +137,7 @@ def open_library(
     module: str = "",
     more_requirements: Sequence[str] = (),
 ) -> Library:
-    """The library `NAME==VERSION`, from the folder `cache` or, the first time, from the package index.
+    """Open the library `NAME==VERSION` from the folder `cache` or, the first time, from the package index.
 
     `module` is the path of the file to strip in the distribution; empty for the best one. Raises `UsageError` for an
     unsuitable library and `CannotRunSafely` if it cannot be fetched.
@@ -172,7 +172,7 @@ def _archive(name: str, version: str, cache: Path, python: str, known: Known | N
     pattern = f"{name.lower()}-{version}.{known.sha256 if known else '?' * 64}.tar.gz"
     for path in sorted(folder.glob(pattern)):
         sha256 = path.name.removesuffix(".tar.gz").rsplit(".", 1)[-1]
-        # The digest is the name: a damaged file is fetched again.
+        # The digest is the name, so a damaged file is fetched again.
         if _sha256(path) == sha256:
             return path, sha256
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as scratch:
@@ -201,7 +201,7 @@ def _sha256(path: Path) -> str:
 
 
 def _best_module(tree: Tree, places: Layout) -> str:
-    """The module with the most functions that the tests mention by name."""
+    """Return the module with the most functions that the tests mention by name."""
     words = {word for path in places.tests for word in re.findall(rb"\w+", tree[path].data)}
     scores: list[tuple[int, str]] = []
     for path in places.modules:
@@ -217,10 +217,10 @@ def _best_module(tree: Tree, places: Layout) -> str:
 
 
 def prepare_workspace(library: Library, dest: Path) -> Manifest:
-    """Write the library with the bodies of one module taken out into the new or empty folder `dest`.
+    """Write the library without the bodies of one module into the new or empty folder `dest`.
 
-    The manifest is for the oracle and for reports; it must not be where the agent can read it. Raises
-    `UsageError` when `dest` is not empty or the module cannot be stripped.
+    The manifest is for the oracle and for reports; it must not be where the agent can read it. Raises `UsageError` if
+    `dest` is not empty or the module cannot be stripped.
     """
     stripped, module, blocks = strip(library.module, library.tree[library.module].data)
     write_tree({**library.tree, library.module: SourceFile(stripped)}, dest)
@@ -229,7 +229,7 @@ def prepare_workspace(library: Library, dest: Path) -> Manifest:
 
 
 def _quick_tests(library: Library) -> tuple[str, ...]:
-    """The test file that is named after the stripped module, else the one that names most of its functions."""
+    """Return the test file named after the stripped module, else the one that names most of its functions."""
     stem = library.module.rsplit("/", 1)[-1].removesuffix(".py").rstrip("s")
     named = [path for path in library.layout.tests if stem in path.rsplit("/", 1)[-1]]
     if named:
@@ -245,8 +245,8 @@ def _quick_tests(library: Library) -> tuple[str, ...]:
 def clean_copy(library: Library, workspace: Path, dest: Path) -> tuple[str, ...]:
     """Write the published tree with the module of `workspace` into `dest`, for the judge.
 
-    Returns the copied paths. The module is taken as plain data: raises `HoldfastError`
-    when it is missing, a link, no regular file or too large, and `UsageError` when `dest` is not empty.
+    Return the copied paths. The module is taken as plain data: raises `HoldfastError` if it is missing, a link, not a
+    regular file, or too large, and `UsageError` if `dest` is not empty.
     """
     data = read_plain(workspace, library.module)
     write_tree({**library.tree, library.module: SourceFile(data)}, dest)
@@ -254,7 +254,7 @@ def clean_copy(library: Library, workspace: Path, dest: Path) -> tuple[str, ...]
 
 
 def read_plain(folder: Path, path: str) -> bytes:
-    """The bytes of a regular file below `folder`, reached without following any link.
+    """Read a regular file below `folder` without following any link.
 
     Raises `HoldfastError` if the path is anything else.
     """
@@ -279,7 +279,7 @@ def read_plain(folder: Path, path: str) -> bytes:
 
 
 def restored(manifest: Manifest, workspace: Path) -> tuple[str, ...]:
-    """The stripped modules that equal the published ones byte for byte in `workspace`."""
+    """Return the stripped modules that equal the published ones byte for byte in `workspace`."""
     return tuple(module.file for module in manifest.modules if _is_true(workspace, module.file, module.true_sha256))
 
 
@@ -291,7 +291,7 @@ def _is_true(workspace: Path, file: str, sha256: str) -> bool:
 
 
 def install_test_dependencies(library: Library, cache: Path, *, python: str = PYTHON) -> Path:
-    """A folder, readable by all, with everything that the library's suite imports, for `python`.
+    """Return a folder, readable by all, with everything that the library's suite imports, for `python`.
 
     It is made from wheels alone, once for each set of requirements and interpreter, and mounted read-only into the
     hands. Raises `CannotRunSafely`.
@@ -311,7 +311,7 @@ def install_test_dependencies(library: Library, cache: Path, *, python: str = PY
         try:
             os.rename(made, target)
         except OSError:
-            # Another process was first; theirs is the same.
+            # Another process was first, with the same result.
             if not target.is_dir():
                 raise
     return target
@@ -320,11 +320,11 @@ def install_test_dependencies(library: Library, cache: Path, *, python: str = PY
 def compile_modules(folder: Path, python: str) -> None:
     """Write bytecode beside the modules: in hands the folder is read-only, and each run would compile all of it."""
     command = [python, "-I", "-m", "compileall", "-qq", str(folder)]
-    subprocess.run(command, check=False, umask=0o022)  # a file in an older Python stays as it is
+    subprocess.run(command, check=False, umask=0o022)  # a file in an older Python stays unchanged
 
 
 def interpreter_of(python: str) -> str:
-    """Tag and platform of an interpreter. Raises `CannotRunSafely` if it does not run."""
+    """Return the tag and platform of an interpreter. Raises `CannotRunSafely` if it does not run."""
     script = "import sys, sysconfig; print(sys.implementation.cache_tag, sysconfig.get_platform())"
     try:
         done = subprocess.run([python, "-I", "-c", script], capture_output=True, text=True, check=True, timeout=60)
@@ -354,16 +354,16 @@ def _readable_by_all(folder: Path) -> None:
 def suite_command(
     library: Library, paths: Sequence[str] = (), *, dependencies: str = TESTDEPS_INSIDE, python: str = PYTHON
 ) -> str:
-    """The shell command that runs the suite, or the part of it in `paths`, from the library's top folder.
+    """Return the shell command that runs the suite, or the part of it in `paths`, from the library's top folder.
 
-    `dependencies` is where the folder of `install_test_dependencies` appears to the command.
+    `dependencies` is the path of the folder of `install_test_dependencies` as the command sees it.
     """
     prefix = suite_prefix(library, dependencies=dependencies, python=python)
     return f"{prefix} {shlex.join(paths or (library.layout.tests_root,))}"
 
 
 def suite_prefix(library: Library, *, dependencies: str = TESTDEPS_INSIDE, python: str = PYTHON) -> str:
-    """The same command without the paths of the tests."""
+    """Return the same command without the paths of the tests."""
     source = "$PWD" if library.layout.import_root == "." else f"$PWD/{library.layout.import_root}"
     # The project's own options (coverage, style checks) need more plugins and are not its tests.
     return (
@@ -373,7 +373,7 @@ def suite_prefix(library: Library, *, dependencies: str = TESTDEPS_INSIDE, pytho
 
 
 class SuiteCounts(msgspec.Struct, frozen=True):
-    """The counts in the last line of a pytest run; all 0 without one."""
+    """Counts in the last line of a pytest run; all 0 without one."""
 
     passed: int = 0
     failed: int = 0

@@ -1,4 +1,4 @@
-"""A small built-in library for missions without a network: accounts kept as lines of text.
+"""Small built-in library for missions without a network: accounts kept as lines of text.
 
 It has seven modules that depend on each other, a body that runs at import, and fast tests. All of it is data that
 Holdfast never imports. The dependencies of the tests are copied from the running interpreter if it has pytest, and
@@ -19,7 +19,7 @@ from holdfast.proof.rebuild.mini_suite import TESTS
 from holdfast.proof.rebuild.tree import SourceFile, layout, permissive_licence
 
 PIN = "mini==1.0"
-"""Its name at the command line."""
+"""Name of the library on the command line."""
 
 PKG_INFO = """\
 Metadata-Version: 2.4
@@ -286,7 +286,7 @@ _NEEDED = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
 
 
 def mini_library() -> Library:
-    """The library, as data."""
+    """Return the library as data."""
     tree = {path: SourceFile(text.encode()) for path, text in FILES.items()}
     digest = hashlib.sha256("\n".join(f"{path}\n{text}" for path, text in FILES.items()).encode()).hexdigest()
     return Library(
@@ -304,7 +304,7 @@ def mini_library() -> Library:
 
 
 def mini_dependencies(cache: Path) -> Path:
-    """A folder, readable by all, with pytest for the hands: copied from this interpreter, else fetched."""
+    """Return a folder, readable by all, with pytest for the hands: copied from this interpreter, else fetched."""
     try:
         found = [metadata.distribution(name) for name in _NEEDED]
     except metadata.PackageNotFoundError:
@@ -326,7 +326,7 @@ def mini_dependencies(cache: Path) -> Path:
         try:
             os.rename(made, target)
         except OSError:
-            # Another process was first; theirs is the same.
+            # Another process was first, with the same result.
             if not target.is_dir():
                 raise
     return target

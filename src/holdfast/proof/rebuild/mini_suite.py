@@ -1,4 +1,4 @@
-"""The tests of the small library, as data."""
+"""Tests of the small library, as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the bodies of a library that each test needs: the runs that show it, and their results.
+"""Find the bodies of a library that each test needs: the runs that determine this, and their results.
 
 There are two kinds of runs in hands, with each test in its own process (`probe_plugin.py`):
 
@@ -6,7 +6,7 @@ There are two kinds of runs in hands, with each test in its own process (`probe_
 2. with one body missing: of the tests that enter it, those that fail are the tests of that body. A body that an import
    enters fails the test files with that import.
 
-So a test passes if all bodies that it needs are there, and fails without any body that it is a test of.
+So a test passes if all bodies that it needs are present, and fails without any body that it is a test of.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.proof.rebuild.library import TESTDEPS_INSIDE, Library, suite_comma
 from holdfast.proof.rebuild.stripped import Whole
 
 FOLDER = ".probe"
-"""The folder of question and answer in the workspace."""
+"""Folder of question and answer in the workspace."""
 
 ASK = f"{FOLDER}/ask.json"
 OUT = f"{FOLDER}/out.json"
@@ -41,14 +41,14 @@ Outcome = Literal["passed", "failed", "skipped", "hung"]
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A question to the plug-in: the functions to watch (by file and line), and the time limit of a test."""
+    """Question to the plug-in: the functions to watch (by file and line), and the time limit of a test."""
 
     functions: dict[str, dict[int, int]]
     test_timeout_s: float = TEST_TIMEOUT_S
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The plug-in's answer: pytest's exit status, the bodies that imports entered, each test's outcome and bodies."""
+    """Answer of the plug-in: pytest's exit status, the bodies that imports entered, each test's outcome and bodies."""
 
     status: int
     imported: tuple[int, ...]
@@ -56,7 +56,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the cache: the answer for all bodies (`missing` -1), or the tests that fail without one body."""
+    """Line of the cache: the answer for all bodies (`missing` -1), or the tests that fail without one body."""
 
     missing: int
     entered: dict[str, tuple[int, ...]] = {}
@@ -65,7 +65,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """The needs of a suite. `entered`: test that passes with all bodies → the bodies that it needs; `told`: body → the
+    """Needs of a suite. `entered`: test that passes with all bodies → the bodies that it needs; `told`: body → the
     tests that fail without it.
     """
 
@@ -78,12 +78,12 @@ Run = Callable[[Mapping[str, bytes], str, float], Awaitable[bytes]]
 
 
 def plugin() -> bytes:
-    """The source of the plug-in."""
+    """Return the source of the plug-in."""
     return Path(__file__).with_name("probe_plugin.py").read_bytes()
 
 
 def identity(library: Library, whole: Whole, interpreter: str) -> str:
-    """Digest of everything that the answers depend on: library, stripped bodies, interpreter, requirements, plug-in."""
+    """Return the digest of all inputs of the answers: library, stripped bodies, interpreter, requirements, plug-in."""
     parts = [library.sha256, interpreter, *library.requirements, *(each.stripped_sha256 for each in whole.modules)]
     digest = hashlib.sha256(plugin())
     digest.update("\n".join(parts).encode())
@@ -91,14 +91,14 @@ def identity(library: Library, whole: Whole, interpreter: str) -> str:
 
 
 def command(library: Library, tests: Sequence[str], *, dependencies: str = TESTDEPS_INSIDE) -> str:
-    """The shell command that runs these tests, or all, with the plug-in."""
+    """Build the shell command that runs these tests, or all, with the plug-in."""
     return suite_command(library, tests, dependencies=f"{FOLDER}:{dependencies}").replace(
         "-m pytest", "-m pytest -p probe_plugin --continue-on-collection-errors", 1
     )
 
 
 async def entered(library: Library, whole: Whole, run: Run) -> Line:
-    """The bodies that each passing test enters, and those that imports enter. Raises `UsageError` if no test passes."""
+    """Return the bodies that passing tests enter, and those that imports enter. Raises `UsageError` if none passes."""
     ask = msgspec.json.encode(Ask({file: dict(lines) for file, lines in whole.entries.items()}))
     data = await run({ASK: ask}, command(library, ()), RUN_TIMEOUT_S)
     answer = decode(data)
@@ -112,7 +112,7 @@ async def entered(library: Library, whole: Whole, run: Run) -> Line:
 
 
 async def failing(library: Library, whole: Whole, number: int, tests: Sequence[str], run: Run) -> tuple[str, ...]:
-    """The tests that fail without that one body. A test that hangs fails, and so do all of a run without an answer."""
+    """Return the tests that fail without that one body. A hanging test fails, and so do all of an unanswered run."""
     block = whole.bodies[number]
     everything = [n for n, other in enumerate(whole.bodies) if other.file == block.file and n != number]
     ask = msgspec.json.encode(Ask({}))
@@ -137,7 +137,7 @@ def decode(data: bytes) -> Answer:
 
 
 def entering(all_there: Line, number: int) -> list[str]:
-    """The tests that enter a body, also through imports, in the suite's order."""
+    """Return the tests that enter a body, also through imports, in the suite's order."""
     return [test for test, seen in all_there.entered.items() if number in seen or number in all_there.imported]
 
 
@@ -158,7 +158,7 @@ def keep(path: Path, line: Line) -> None:
     """Append a line to the cache."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
-        # A line of its own even after one that a crash cut off.
+        # Start a new line even after one that a crash cut off.
         file.write(b"\n" + msgspec.json.encode(line) + b"\n")
 
 

@@ -1,8 +1,8 @@
-"""A plug-in for pytest that tells each test's outcome apart from all others, and which functions it enters.
+"""Plug-in for pytest that records each test's outcome in isolation, and the functions that it enters.
 
-It runs in the hands, as a file beside a library, and imports nothing of ours. Each test runs in a process of its own,
-made right after collection: what one test leaves behind is not there for the next, and one that hangs is ended alone.
-What is asked stands in `.probe/ask.json` below the current folder, the answer goes to `.probe/out.json`.
+It runs in the hands, as a file beside a library, and imports nothing of Holdfast. Each test runs in a process of its
+own, forked right after collection: side effects of one test do not reach the next, and only a hanging test is killed.
+The question is `.probe/ask.json` below the current folder, the answer goes to `.probe/out.json`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LENGTH = 8
 
 
 class Entered:
-    """The numbers of the requested functions that were entered."""
+    """Numbers of the requested functions that were entered."""
 
     def __init__(self, functions: dict[str, dict[str, int]]) -> None:
         top = os.getcwd()
@@ -34,12 +34,12 @@ class Entered:
         self._known: dict[CodeType, int | None] = {}
 
     def begin(self) -> None:
-        """Look from now on, in this thread and in those that begin later."""
+        """Watch from now on, in this thread and in those that start later."""
         threading.setprofile(self._look)
         sys.setprofile(self._look)
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         sys.setprofile(None)
 
     def _look(self, frame: FrameType, event: str, argument: object) -> None:
@@ -54,7 +54,7 @@ class Entered:
 
 
 class Probe:
-    """The questions and the findings."""
+    """Question and results of a run."""
 
     def __init__(self) -> None:
         with open(os.path.join(FOLDER, "ask.json"), encoding="utf-8") as file:
@@ -65,13 +65,13 @@ class Probe:
         self.imported: list[int] = []
 
     def collected(self) -> None:
-        """Collection is over: what was entered so far was entered by imports."""
+        """End collection: functions entered so far were entered by imports."""
         if self.entered:
             self.imported = sorted(self.entered.seen)
             self.entered.seen.clear()
 
     def run(self, item: Any) -> None:
-        """Run one test in a process of its own."""
+        """Run one test in its own process."""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
@@ -79,7 +79,7 @@ class Probe:
         os.close(writing)
         answer = self._answer(reading)
         os.close(reading)
-        # It leads a process group of its own: what it started goes with it.
+        # The test leads its own process group, so its child processes are killed with it.
         for end in (os.killpg, os.kill):
             try:
                 end(child, signal.SIGKILL)
@@ -128,21 +128,21 @@ class Probe:
 
 _probe = Probe()
 if _probe.entered:
-    # Importing the library happens while tests are collected.
+    # Tests are collected next, which imports the library.
     _probe.entered.begin()
 
 
 def pytest_collection_finish(session: Any) -> None:
-    """Every test file was imported, as far as that is possible."""
+    """Note that every test file was imported, as far as possible."""
     _probe.collected()
 
 
 def pytest_runtest_protocol(item: Any, nextitem: Any) -> bool:
-    """Take over from pytest how a test is run."""
+    """Replace pytest's way of running a test."""
     _probe.run(item)
     return True
 
 
 def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
-    """All was run, or could not even be collected."""
+    """Save the answer after all tests have run, or could not even be collected."""
     _probe.save(int(exitstatus))

@@ -1,13 +1,12 @@
-"""Runs the pip found at a given place, under whichever interpreter runs this file.
+"""Run the pip at a given path, under the interpreter that runs this file.
 
-Run as a file, standard library only: `python -I run_pip.py ROOT (run|fetch) ARGUMENTS…`. ROOT
-is the folder or wheel that holds the package `pip`. `run` is pip's own command line. `fetch TARGET
-NAME VERSION` saves the source distribution of that version, and executes nothing of it: pip's own
-`download` would run the package's build backend for its metadata. Both read the configuration that
-pip reads, so the machine's indexes, certificates and credentials are used as they are.
+Run as a file, standard library only: `python -I run_pip.py ROOT (run|fetch) ARGUMENTS…`. ROOT is the folder or wheel
+that holds the package `pip`. `run` is pip's own command line. `fetch TARGET NAME VERSION` saves the source distribution
+of that version and executes none of it: pip's own `download` would run the package's build backend for its metadata.
+Both read the configuration that pip reads, so the machine's indexes, certificates, and credentials apply.
 
-Exit status of `fetch`: 0 saved, 3 the index has no such source distribution, 4 an index could not be
-asked and the others have none, else pip's own.
+Exit status of `fetch`: 0 saved, 3 the index has no such source distribution, 4 an index did not respond and the others
+have none, else pip's own.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ NO_SUCH = 3
 """Exit status of `fetch` when no index has that source distribution."""
 
 UNREACHABLE = 4
-"""Exit status of `fetch` when an index did not answer, and no other one has it."""
+"""Exit status of `fetch` when an index did not respond and no other one has the distribution."""
 
 BYTES_MAX = 64 * 1024 * 1024
 """A larger archive is not downloaded."""
 
 REPORT = "fetched.json"
-"""What `fetch` writes beside the archive: its file name, its SHA-256, and what else there was."""
+"""File that `fetch` writes beside the archive: its file name, its SHA-256, and the alternatives."""
 
 
 class _OnlyPip:
-    """Finds `pip` at one place and nothing else there, so that its neighbours are not imported."""
+    """Finder of `pip` alone at one place, so that its neighbors are not imported."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -52,7 +51,7 @@ class _OnlyPip:
 
 
 class _Troubles(logging.Handler):
-    """Keeps what pip says only at its debug level: that an index could not be asked."""
+    """Log handler for pip's debug-level messages about unreachable indexes."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -60,19 +59,19 @@ class _Troubles(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         message = record.getMessage()
-        # An index answers 404 for a project that it does not have: that is an answer.
+        # An index answers 404 for a project that it does not have; that is a valid answer.
         if message.startswith("Could not fetch URL") and " 404 " not in message:
             self.messages.append(message.removesuffix(" - skipping"))
 
     def listen(self) -> None:
-        """Begin. pip has set its own logging up by then."""
+        """Start listening, after pip has configured its own logging."""
         logger = logging.getLogger("pip._internal.index.collector")
         logger.setLevel(logging.DEBUG)
         logger.addHandler(self)
 
 
 def fetch(target: str, name: str, version: str) -> int:
-    """Save the archive and the report in the folder `target`. Returns the exit status."""
+    """Save the archive and the report in the folder `target`. Return the exit status."""
     download: Any = importlib.import_module("pip._internal.commands.download")
     arguments = ["--no-input", "--disable-pip-version-check", "--no-binary", ":all:", name]
 
@@ -117,7 +116,7 @@ def _save(session: Any, link: Any, target: str) -> dict[str, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the command line says."""
+    """Run the command line."""
     root, verb, *rest = arguments
     sys.meta_path.insert(0, _OnlyPip(root))
     if verb == "fetch":

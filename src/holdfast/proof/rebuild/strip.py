@@ -12,11 +12,11 @@ import msgspec
 from holdfast.errors import UsageError
 
 STUB = "raise NotImplementedError"
-"""The replacement of a body."""
+"""Replacement of a body."""
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A piece of a module to be restored by one edit.
+    """Piece of a module to be restored by one edit.
 
     Usually one function; several neighbors if a single one is ambiguous. `stub` and `true` are whole lines without the
     last newline. Each occurs exactly once in its file, whichever other blocks are restored; `line` is the first line
@@ -31,7 +31,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A stripped module: its path, SHA-256 hex of the true file and of the stripped one, size of the true one."""
+    """Stripped module: its path, the SHA-256 (hex) of the true and the stripped file, and the true size."""
 
     file: str
     true_sha256: str
@@ -41,7 +41,7 @@ class Module(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything that is missing from a workspace, with its true text.
+    """Missing parts of a workspace, with their true text.
 
     `tests` are pytest's paths for the whole suite, `quick_tests` those of the tests closest to the stripped modules.
     """
@@ -53,12 +53,12 @@ class Manifest(msgspec.Struct, frozen=True):
     quick_tests: tuple[str, ...]
 
     def functions(self) -> tuple[str, ...]:
-        """Qualified names of all stripped functions, in the order of the files."""
+        """Qualified names of all stripped functions, in file order."""
         return tuple(name for block in self.blocks for name in block.functions)
 
 
 class _Span(msgspec.Struct):
-    """One function: lines of `def` to the end of the body, as half-open indices, before and after."""
+    """Function as half-open line indices, before and after: from `def` to the end of the body."""
 
     name: str
     true: tuple[int, int]
@@ -75,10 +75,10 @@ class _Cut(msgspec.Struct):
 
 
 def strip(file: str, data: bytes) -> tuple[bytes, Module, tuple[Block, ...]]:
-    """Strip a module; returns its text and the blocks to restore. Raises `UsageError` if it cannot be stripped.
+    """Strip a module; return its text and the blocks to restore. Raises `UsageError` if it cannot be stripped.
 
-    Signatures, decorators, docstrings and everything between functions stay. Overloads, abstract
-    methods, protocols and bodies that say nothing (`...`, `pass`) are left alone.
+    Signatures, decorators, docstrings, and everything between functions stay. Overloads, abstract methods, protocols,
+    and empty bodies (`...`, `pass`) are unchanged.
     """
     true_lines = _lines(file, data)
     try:
@@ -96,7 +96,7 @@ def strip(file: str, data: bytes) -> tuple[bytes, Module, tuple[Block, ...]]:
 
 
 def function_names(data: bytes) -> tuple[str, ...]:
-    """Plain names of the functions that `strip` would take out; none if it cannot."""
+    """Return plain names of the functions that `strip` would strip; none if it cannot."""
     try:
         lines = _lines("", data)
         return tuple(span.name.rsplit(".", 1)[-1] for span in _spans(ast.parse(data), lines))
@@ -105,7 +105,7 @@ def function_names(data: bytes) -> tuple[str, ...]:
 
 
 def _lines(file: str, data: bytes) -> list[bytes]:
-    # Edits go through text: what is not plain UTF-8 with newlines would not come back byte for byte.
+    # Edits work on text: anything but plain UTF-8 with newlines would not be restored byte for byte.
     if b"\r" in data or b"\x0c" in data or data.startswith(b"\xef\xbb\xbf"):
         raise UsageError(f"{file} has carriage returns, form feeds or a byte order mark; choose another module")
     try:
@@ -165,7 +165,7 @@ def _declares_only(node: AnyFunction) -> bool:
 
 
 def _body(node: AnyFunction) -> list[ast.stmt]:
-    """The statements to take out; none if the body is empty."""
+    """Return the statements to remove; none if the body is empty."""
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     if all(_says_nothing(statement) for statement in body):
         return []
@@ -181,7 +181,7 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 
 def _replacement(node: AnyFunction, first: ast.stmt, last: ast.stmt, lines: list[bytes]) -> tuple[int, list[bytes]]:
-    """The first line of the body, and the lines that replace it."""
+    """Return the first line of the body, and the lines that replace it."""
     start = min([first.lineno, *(item.lineno for item in getattr(first, "decorator_list", []))]) - 1
     before = lines[start][: first.col_offset]
     if before.strip():

@@ -1,6 +1,6 @@
-"""A whole library without its bodies: every module stripped, nothing else changed.
+"""Whole library without its bodies: every module stripped, nothing else changed.
 
-Bodies that run at import are taken out too: then the package cannot be imported, as if it were not written yet. The
+Bodies that run at import are removed too: the package then cannot be imported, as if it were not written yet. The
 bodies that each test enters are found by running it (`holdfast.proof.rebuild.probe`), so every test needs those that
 run at import.
 """
@@ -19,11 +19,11 @@ from holdfast.proof.rebuild.tree import SourceFile
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """A library and its bodies, numbered by their place in `bodies`.
+    """Library and its bodies, numbered by their place in `bodies`.
 
     `entries` maps a file to its functions: the line where each begins in the true file, decorators included, to the
-    number of the body that it is in. `kept` are modules that were left whole, because they have no body to take out or
-    cannot be stripped byte for byte.
+    number of the body that it is in. `kept` are unchanged modules, which have no body to remove or cannot be restored
+    byte for byte.
     """
 
     pin: str
@@ -35,21 +35,21 @@ class Whole(msgspec.Struct, frozen=True):
     kept: tuple[str, ...]
 
     def name(self, number: int) -> str:
-        """The display name of a body: `package/module.py: Class.method`."""
+        """Return the display name of a body: `package/module.py: Class.method`."""
         block = self.bodies[number]
         return f"{block.file}: {', '.join(block.functions)}"
 
     def file_with(self, file: str, numbers: Collection[int]) -> bytes:
-        """A module with exactly these of its bodies."""
+        """Return a module with exactly these of its bodies."""
         return put_back(self.stripped[file].decode(), (self.bodies[n] for n in numbers), file).encode()
 
     def tree_with(self, numbers: Collection[int]) -> dict[str, bytes]:
-        """All stripped modules with exactly these bodies."""
+        """Return all stripped modules with exactly these bodies."""
         return {module.file: self.file_with(module.file, numbers) for module in self.modules}
 
 
 def put_back(text: str, blocks: Iterator[Block], file: str) -> str:
-    """The text of `file` with these of its blocks restored."""
+    """Return the text of `file` with these of its blocks restored."""
     for block in blocks:
         if block.file == file:
             text = text.replace(block.stub, block.true, 1)
@@ -57,7 +57,7 @@ def put_back(text: str, blocks: Iterator[Block], file: str) -> str:
 
 
 def strip_all(library: Library) -> Whole:
-    """Take the body out of every function of every module. Raises `UsageError` if there is none."""
+    """Remove the body of every function of every module. Raises `UsageError` if there is none."""
     modules: list[Module] = []
     bodies: list[Block] = []
     stripped: dict[str, bytes] = {}
@@ -83,7 +83,7 @@ def strip_all(library: Library) -> Whole:
 
 
 def stripped_tree(library: Library, whole: Whole) -> dict[str, SourceFile]:
-    """The library's files at the start of a mission."""
+    """Return the library's files at the start of a mission."""
     return {**library.tree, **{file: SourceFile(data) for file, data in whole.stripped.items()}}
 
 

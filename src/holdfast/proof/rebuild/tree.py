@@ -1,7 +1,7 @@
-"""A source distribution as plain data: its files, layout, license, and requirements, without running anything.
+"""Source distribution as plain data: files, layout, license, and requirements, without running anything.
 
-Archives are not trusted: only regular files are taken, within limits; links, devices, and paths that lead outside
-are left out.
+Archives are not trusted: only regular files are read, within limits; links, devices, and paths that lead outside are
+ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.errors import UsageError
 
 FILES_MAX = 20_000
 BYTES_MAX = 256 * 1024 * 1024
-"""An archive beyond either is refused."""
+"""Size and file limits; a larger archive is refused."""
 
 PERMISSIVE = frozenset(
     {
@@ -80,7 +80,7 @@ _TEST_GROUPS = ("test", "tests", "testing")
 
 
 class SourceFile(msgspec.Struct, frozen=True):
-    """One file of the distribution."""
+    """File of the distribution."""
 
     data: bytes
     executable: bool = False
@@ -91,7 +91,7 @@ Tree = Mapping[str, SourceFile]
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Places of package and tests. Paths are those of the tree; `import_root` is `.` or `src`."""
+    """Locations of package and tests. Paths are those of the tree; `import_root` is `.` or `src`."""
 
     import_root: str
     modules: tuple[str, ...]
@@ -100,7 +100,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def read_archive(archive: Path) -> dict[str, SourceFile]:
-    """The tree of a `.tar.gz` source distribution. Raises `UsageError` when it is not one."""
+    """Read the tree of a `.tar.gz` source distribution. Raises `UsageError` if it is not one."""
     files: dict[str, SourceFile] = {}
     total = 0
     try:
@@ -150,7 +150,7 @@ def write_tree(tree: Tree, dest: Path) -> None:
         for folder in reversed(target.relative_to(dest).parents):
             if dest / folder not in made:
                 (dest / folder).mkdir()
-                # The umask of this process must not limit what the hands may read.
+                # The umask of this process must not limit the hands' read access.
                 os.chmod(dest / folder, 0o755)
                 made.add(dest / folder)
         with open(target, "xb") as out:
@@ -159,14 +159,14 @@ def write_tree(tree: Tree, dest: Path) -> None:
 
 
 def metadata(tree: Tree) -> Message:
-    """The distribution's `PKG-INFO`. Raises `UsageError` when it has none."""
+    """Return the distribution's `PKG-INFO`. Raises `UsageError` if it has none."""
     if "PKG-INFO" not in tree:
         raise UsageError("the archive has no PKG-INFO: it is not a source distribution")
     return BytesParser().parse(io.BytesIO(tree["PKG-INFO"].data), headersonly=True)
 
 
 def permissive_licence(tree: Tree) -> str:
-    """The license that the distribution states. Raises `UsageError` unless it is a permissive one."""
+    """Return the license that the distribution states. Raises `UsageError` unless it is a permissive one."""
     info = metadata(tree)
     stated = str(info.get("License-Expression") or "").strip()
     lines = [str(line).rsplit(" :: ", 1)[-1] for line in info.get_all("Classifier", []) if "License ::" in line]
@@ -185,7 +185,7 @@ def permissive_licence(tree: Tree) -> str:
 
 
 def _recognised(tree: Tree) -> str:
-    """The license that the text of the license file matches; empty if it matches none."""
+    """Return the license that matches the text of the license file; empty if none does."""
     texts = [file.data for path, file in tree.items() if re.fullmatch(r"(?i)licen[cs]e(\.\w+)?", path)]
     words = " ".join(b" ".join(texts).decode(errors="replace").split())
     found = [name for name, phrase in _PHRASES.items() if phrase in words]
@@ -249,7 +249,7 @@ def _tests_root(path: str) -> str:
 
 
 def suite_requirements(tree: Tree) -> tuple[str, ...]:
-    """Requirements of the suite from the metadata: pytest, the library's own, its test extras."""
+    """Return requirements of the suite from the metadata: pytest, the library's own, its test extras."""
     wanted = ["pytest"]
     for line in metadata(tree).get_all("Requires-Dist", []):
         wanted += _applicable(str(line))
