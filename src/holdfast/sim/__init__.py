@@ -1,1 +1,1 @@
-"""The seeded simulator: worlds of sessions and missions, judged by invariants."""
+"""Seeded simulator: worlds of sessions and missions, judged by invariants."""

@@ -1,7 +1,7 @@
-"""The doors of a simulated process: log, hands, model, and clock.
+"""Doors of a simulated process: log, hands, model, and clock.
 
-They lead to the log and hands in memory and to a scripted model. Every door call passes the seams of its
-process, where the weather strikes, and is recorded.
+They lead to the in-memory log and hands and to a scripted model. Every door call passes the seams of its process, where
+the weather strikes, and is recorded.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PROMPT = "You are an agent in a simulated world."
 PROMPTS = {"compaction": "Summarise.", "handoff": "Leave a note."}
 
 SPARE = "spare"
-"""The fallback model."""
+"""Name of the fallback model."""
 
 
 def doors_of(process: Process, session_id: str) -> Doors:
-    """The doors that a brain of the process gets for a session."""
+    """Return the doors of a process's brain for a session."""
     store = StoreDoor(process)
     world = process.world
     return Doors(
@@ -61,7 +61,7 @@ def doors_of(process: Process, session_id: str) -> Doors:
 
 
 class ClockDoor:
-    """The clock of a process."""
+    """Clock of a process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -165,7 +165,7 @@ class StoreDoor:
         return await self._process.through("count", lambda: self._store.count(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """Due sessions. No weather strikes here: a process killed at this point has not begun."""
+        """Return due sessions. No weather strikes here: a process killed at this point has not begun."""
         return await self._store.due(now_us, up)
 
     async def accounts(self) -> list[AccountRow]:
@@ -188,7 +188,7 @@ class StoreDoor:
 
 
 class ModelDoor:
-    """The model of one session, for one process."""
+    """Model of one session, for one process."""
 
     def __init__(self, process: Process, name: str, session_id: str) -> None:
         self.name = name
@@ -229,7 +229,7 @@ T = TypeVar("T")
 
 
 class ProviderDoor:
-    """The hands provider of a process."""
+    """Hands provider of a process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -262,7 +262,7 @@ class ProviderDoor:
 
 
 class HandsDoor:
-    """One incarnation of hands, for one process. Every accepted verb is recorded."""
+    """Incarnation of hands, for one process. Every accepted verb is recorded."""
 
     def __init__(self, process: Process, hands: Hands, session_id: str) -> None:
         self.identity = hands.identity

@@ -1,6 +1,6 @@
-"""The event loop of the simulator: time is virtual, and a seed draws the next task.
+"""Event loop of the simulator: time is virtual, and a seed draws the next task.
 
-Nothing waits and nothing comes from outside: when no task is ready, time jumps to the next timer. Two runs of
+Nothing really waits and no input comes from outside: when no task is ready, time jumps to the next timer. Two runs of
 one seed take the same steps in the same order.
 """
 
@@ -20,22 +20,22 @@ import anyio.to_thread
 from anyio._backends._asyncio import CancelScope
 
 OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASKS", default=None)
-"""The list of tasks started in this context: a simulated process owns its tasks."""
+"""Tasks started in this context: a simulated process owns its tasks."""
 
 
 TICK_S = 1e-9
-"""The shortest wait: one below float resolution would never end."""
+"""Shortest wait: one below float resolution would never end."""
 
 STEPS_TO_END = 10_000
 """Rounds in which leftover tasks must end."""
 
 
 class Stuck(Exception):
-    """The simulation does not end: no task can ever run, or too many steps were taken."""
+    """The simulation does not end: no task can ever run, or it took too many steps."""
 
 
 class _Drawn(deque[Any]):
-    """The ready queue: the next callback is drawn at random, not taken in order."""
+    """Ready queue: the next callback is drawn at random, not taken in order."""
 
     def __init__(self, chance: Random) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Drawn(deque[Any]):
 
 
 class _Jump:
-    """The loop's selector: waiting makes the time jump."""
+    """Selector of the loop: waiting makes the time jump."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -60,7 +60,7 @@ class _Jump:
 
 
 class _Task(asyncio.Task[Any]):
-    """A task hashed by its number, so that sets of tasks have the same order in every run."""
+    """Task hashed by its number, so that sets of tasks have the same order in every run."""
 
     def __init__(self, coro: Any, *, number: int, **options: Any) -> None:
         self._number = number
@@ -71,7 +71,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """The loop of one seed. `steps_max` bounds its rounds, so that a livelock is an error."""
+    """Event loop of one seed. `steps_max` bounds its rounds, so that a livelock is an error."""
 
     def __init__(self, chance: Random, *, steps_max: int = 100_000) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_new_task)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was created."""
+        """Return virtual seconds since the loop was created."""
         return self._now_s
 
     def allow(self, steps: int) -> None:
@@ -93,7 +93,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps_max = self._steps + steps
 
     def number(self) -> int:
-        """The number of the next task."""
+        """Return the number of the next task."""
         self._tasks += 1
         return self._tasks
 
@@ -144,7 +144,7 @@ def run(loop: VirtualLoop, main: Coroutine[Any, Any, Any]) -> Any:
 
 @contextlib.contextmanager
 def _ordered_scopes() -> Iterator[None]:
-    """Hash cancel scopes of our tasks by the task's number instead of their memory address.
+    """Hash cancel scopes of the simulator's tasks by task number instead of memory address.
 
     anyio keeps them in sets and cancels in set order. Scopes of other loops keep their hash.
     """
@@ -163,7 +163,7 @@ def _ordered_scopes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_threads() -> Iterator[None]:
-    """Run thread jobs of a virtual loop at once, in the loop. Other loops keep their threads."""
+    """Run thread jobs of a virtual loop immediately, in the loop. Other loops keep their threads."""
     before = anyio.to_thread.run_sync
 
     async def at_once(func: Callable[..., Any], *args: Any, **options: Any) -> Any:

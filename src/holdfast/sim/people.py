@@ -1,4 +1,4 @@
-"""The users of a simulated world: they open sessions, send messages, answer items, steer, and stop everything.
+"""Users of a simulated world: they open sessions, send messages, answer items, steer, and stop everything.
 
 They use the product's own intake. No weather strikes them, but two of them may act at the same time.
 """
@@ -36,19 +36,19 @@ POWERS = (
     "ask_person",
     "end_phase",
 )
-"""The harness tools that the scripts of a family draw from."""
+"""Harness tools that the scripts of a family draw from."""
 
 OWN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep")
 
 CHECKED = "- Never edit `src/**`."
-"""A project rule that code can check."""
+"""Project rule that code can check."""
 
 ONE_PICO = PRICE.input * 200 + PRICE.output * 1024
-"""About the largest cost of a request."""
+"""Approximate largest cost of a request."""
 
 
 class Persons:
-    """The users of a world."""
+    """Users of a world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -155,7 +155,7 @@ class Persons:
             check_every=chance.choice((1, 3)),
         )
 
-    # --- what they say ---
+    # --- messages ---
 
     async def act(self) -> None:
         """Take one random action."""
@@ -184,7 +184,7 @@ class Persons:
             self.world.note("people", "refused: the session was cancelled")
 
     def any(self) -> Session:
-        """A random session."""
+        """Return a random session."""
         return self.world.chance.choice(list(self.world.sessions.values()))
 
     async def _message(self, session: Session, row: SessionRow) -> None:

@@ -1,4 +1,4 @@
-"""A simulated process, killed, frozen, and asked to stop at the seams of its door calls.
+"""Simulated process that is killed, frozen, and asked to stop at the seams of its door calls.
 
 Once killed, each of its door calls raises `Killed` first, so that its `finally` blocks cannot change the world. A
 frozen process (SIGSTOP) halts at its next door call until it is resumed, then continues with stale knowledge: a zombie.
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class Weathered(Exception):
-    """Marks errors made by the weather, which callers of `wake` must tolerate."""
+    """Marker of errors made by the weather, which callers of `wake` must tolerate."""
 
 
 class FullDisk(Weathered, StorageFull):
-    """The log's disk is full."""
+    """The disk of the log is full."""
 
 
 class NoHands(Weathered, HandsError):
@@ -45,7 +45,7 @@ class Killed(BaseException):
 
 
 class Process:
-    """One process of the world. Processes `outside` are users at a terminal, spared by the weather."""
+    """Process of the world. Processes `outside` are users at a terminal, spared by the weather."""
 
     def __init__(self, world: World, name: str, *, outside: bool = False) -> None:
         self.world = world
@@ -128,7 +128,7 @@ class Process:
     # --- seams ---
 
     async def seam(self, label: str) -> None:
-        """A point before or after a door call, where the weather strikes."""
+        """Pass a point before or after a door call, where the weather strikes."""
         if self.outside:
             return
         self._check()

@@ -19,10 +19,10 @@ CommitKind = Literal["append", "post", "acquire", "release"]
 
 @dataclass(slots=True)
 class Commit:
-    """The events that a transaction wrote to one session, at a virtual time. `epoch` is the writer's, 0 for posts;
-    `head` is the one that a decision named. `transaction` is equal for all commits of one transaction.
+    """Events that a transaction wrote to one session, at a virtual time. `epoch` is the writer's, 0 for posts; `head`
+    is the one that a decision named. `transaction` is equal for all commits of one transaction.
 
-    For an acquire, `held` tells that the replaced holder was alive, `steal` that the lease was to be stolen.
+    For an acquire, `held` means that the replaced holder was alive, `steal` that the caller asked to steal the lease.
     """
 
     tick: int
@@ -40,7 +40,7 @@ class Commit:
 
 @dataclass(slots=True)
 class Served:
-    """A request that reached the model. `start_seq` is the latest request start that its process appended."""
+    """Request that reached the model. `start_seq` is the latest request start that its process appended."""
 
     tick: int
     who: str
@@ -52,7 +52,7 @@ class Served:
 
 @dataclass(slots=True)
 class Asked:
-    """A verb that hands accepted. `shown` is the highest epoch they had seen before it; `alive` tells if they lived."""
+    """Verb that hands accepted. `shown` is the highest epoch seen before it; `alive` is True if the hands lived."""
 
     tick: int
     who: str
@@ -69,7 +69,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Heard:
-    """A result that a process received from the hands' journal."""
+    """Result that a process received from the hands' journal."""
 
     tick: int
     session_id: str
@@ -83,7 +83,7 @@ Known = Literal["gone", "never_started", "running", "finished", "unknown"]
 
 @dataclass(slots=True)
 class Testimony:
-    """The knowledge of the latest dispatch's hands about a call, when the event at `seq` recorded it as unknown or
+    """Knowledge of the latest dispatch's hands about a call when the event at `seq` recorded it as unknown or
     dispatched it again. `gone`: they were released, or of another boot.
     """
 
@@ -96,7 +96,7 @@ class Testimony:
 
 @dataclass(slots=True)
 class Effect:
-    """A real effect: a command ran, or a file was written. `key` names the call."""
+    """Real effect: a command ran, or a file was written. `key` names the call."""
 
     tick: int
     session_id: str
@@ -106,7 +106,7 @@ class Effect:
 
 @dataclass(slots=True)
 class Said:
-    """An accepted post: its text, empty unless it is a message, and its position."""
+    """Accepted post: its text, empty unless it is a message, and its position."""
 
     session_id: str
     key: str
@@ -117,7 +117,7 @@ class Said:
 
 @dataclass(slots=True)
 class Replied:
-    """A user's answer to an item: its position in the log, 0 if refused."""
+    """Answer of a user to an item: its position in the log, 0 if refused."""
 
     item_id: str
     verdict: Verdict
@@ -126,7 +126,7 @@ class Replied:
 
 @dataclass(slots=True)
 class Mishap:
-    """An error that the weather does not explain."""
+    """Error that the weather does not explain."""
 
     tick: int
     who: str
@@ -147,7 +147,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class EndSaid:
-    """A job's recorded end, and its hands' knowledge of it at that moment."""
+    """Recorded end of a job, and its hands' knowledge of it at that moment."""
 
     job_id: str
     outcome: str
@@ -156,7 +156,7 @@ class EndSaid:
 
 @dataclass
 class Record:
-    """All observations of one seed. `slept` names the processes that were frozen once."""
+    """Observations of one seed. `slept` names the processes that were frozen once."""
 
     commits: list[Commit] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)
@@ -176,6 +176,6 @@ class Record:
     ticks: int = 0
 
     def tick(self) -> int:
-        """The next number in the order of observations."""
+        """Return the next number in the order of observations."""
         self.ticks += 1
         return self.ticks

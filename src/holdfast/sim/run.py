@@ -13,12 +13,12 @@ from holdfast.sim.workers import Workers
 from holdfast.sim.world import World
 
 TRACE_LINES = 60
-"""The number of last steps in the report of a failing seed."""
+"""Number of last steps in the report of a failing seed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one seed. `trace` is empty unless an invariant fails.
+    """Result of one seed. `trace` is empty unless an invariant fails.
 
     For a family under one cap, `calm` is the weather, `used` the used part of the cap, and `over_pico` its overspend.
     """
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def replay(self) -> str:
-        """The command that runs this seed again."""
+        """Command that runs this seed again."""
         kind = "--family " if self.family else "--jobs " if self.jobs else "--workers " if self.workers else ""
         return f"holdfast sim {kind}--first {self.seed} --seeds 1"
 

@@ -1,4 +1,4 @@
-"""Scenarios beside the storm: children that share a budget, and jobs that outlive their shifts."""
+"""Scenarios besides the storm: children that share a budget, and jobs that outlive their shifts."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from holdfast.sim.world import CALM, World
 CHILDREN = 16
 
 USABLE = 0.9
-"""The least part of a cap that children use in calm weather if they want more."""
+"""Least part of a cap that children use in calm weather if they want more."""
 
 STEPS = 30
 """Steps in bad weather before the calm."""
 
 
 class Crowd(Storm):
-    """Sixteen children that work at once and want more money than their parent has.
+    """Sixteen children that work at once and want more than their parent's budget.
 
     Every other seed has calm weather. There, children must use nearly all of the cap: no reservation for an open
-    request may keep money from the others for good.
+    request may withhold budget from the others forever.
     """
 
     def __init__(self, world: World) -> None:
@@ -81,12 +81,12 @@ class Crowd(Storm):
         await self.people.opened(session_id, created, script)
 
     def used(self) -> float:
-        """The used part of the cap."""
+        """Used part of the cap."""
         account = self.world.beside.accounts[next(iter(self.world.sessions))]
         return account.spent_pico / self.cap_pico
 
     def worst_over_pico(self) -> int:
-        """The largest overspend of the cap by spend and reservations, by the events; 0 for none."""
+        """Largest overspend of the cap by spend and reservations, by the events; 0 for none."""
         worst = held = spent = 0
         reserved: dict[tuple[str, int], int] = {}
         for commit in self.world.record.commits:
@@ -103,7 +103,7 @@ class Crowd(Storm):
         return worst
 
     def lacks(self) -> list[str]:
-        """Expected results that are missing."""
+        """Return expected results that are missing."""
         out = []
         opened = sum(
             isinstance(event.fact, ChildOpened) for event in self.world.events[next(iter(self.world.sessions))]
@@ -125,7 +125,7 @@ TRIES = 10
 
 
 class Yard(Storm):
-    """Sessions with jobs that take up to an hour. News of a job arrive once, twice, late, or never."""
+    """Sessions with jobs that take up to an hour. News of a job arrives once, twice, late, or never."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -1,7 +1,7 @@
-"""The model of a simulated session: a script drawn from a seed, equal for every brain that asks.
+"""Model of a simulated session: a script drawn from a seed, equal for every brain that asks.
 
-A response depends only on the request's purpose, its count of responses, and its attempt. Every call that
-changes something carries its own key, so that each real effect can be counted.
+A response depends only on the request's purpose, its count of responses, and its attempt. Every call that changes
+something carries its own key, so that each real effect can be counted.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from holdfast.model.base import Finish, StreamPart, TextDelta, ThinkingDelta, To
 from holdfast.session.money import PICO, Price
 
 FILES = ("notes.md", "src/a.py")
-"""The files that calls read and write."""
+"""Files that calls read and write."""
 
 PRICE = Price(input=2_000_000, output=10_000_000, cache_read=0, cache_write=0)
-"""The price of models that have one."""
+"""Price of models that have one."""
 
 
 @dataclass(frozen=True)
 class SaidCall:
-    """A tool call as the model streams it. `key` names its effect, if any."""
+    """Tool call as the model streams it. `key` names its effect, if any."""
 
     name: str
     arguments: str
@@ -36,7 +36,7 @@ class SaidCall:
 
 @dataclass(frozen=True)
 class Trouble:
-    """A failed attempt: the number of parts before it, and its kind; None ends the stream without an error."""
+    """Failed attempt: the number of parts before it, and its kind; None ends the stream without an error."""
 
     after: int
     kind: ModelErrorKind | None
@@ -45,7 +45,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Turn:
-    """One response, and the failed attempts before it."""
+    """Response with the failed attempts before it."""
 
     thinking: str
     signature: str
@@ -56,7 +56,7 @@ class Turn:
     troubles: tuple[Trouble, ...]
 
     def parts(self, provider_id: str, children: Sequence[str] = ()) -> list[StreamPart]:
-        """The stream before the finish. `children` are those that the session has opened, in order."""
+        """Return the stream before the finish. `children` are those that the session has opened, in order."""
         parts: list[StreamPart] = []
         if self.thinking:
             parts += [ThinkingDelta(self.thinking[:4]), ThinkingDelta(self.thinking[4:], self.signature)]
@@ -82,9 +82,9 @@ def named(arguments: str, children: Sequence[str]) -> str:
 
 @dataclass
 class Script:
-    """The responses of one session's model. `length` of them call tools, then it is done.
+    """Responses of one session's model. `length` of them call tools; then it is done.
 
-    `powers` are the harness tools that it uses. With `wants` it calls a command each turn while there is money.
+    `powers` are the harness tools that it uses. With `wants` it calls a command each turn until the budget is used.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Script:
     _turns: dict[tuple[Purpose, int], Turn] = field(default_factory=dict)
 
     def turn(self, responses: int, purpose: Purpose = "turn") -> Turn:
-        """The response of that purpose after that many others."""
+        """Return the response of that purpose after that many others."""
         key = (purpose, responses)
         if key not in self._turns:
             if purpose == "turn":
@@ -111,7 +111,7 @@ class Script:
         self._turns["turn", responses] = turn
 
     def child(self, call_id: str, number: int) -> Script:
-        """The script of the child number `number`, from 0, that a call of this session opens."""
+        """Return the script of the child number `number`, from 0, that a call of this session opens."""
         chance = Random(f"{self.seed} child {call_id}")
         down = len(self.name)
         return Script(
@@ -126,7 +126,7 @@ class Script:
 
 
 def _note(chance: Random, script: Script, responses: int, purpose: Purpose) -> Turn:
-    """A summary or a handoff, sometimes an unusable one."""
+    """Return a summary or a handoff, sometimes an unusable one."""
     mark = f"{purpose} {script.name}.{responses}"
     text, stop = f"{mark}: so far so good", "end_turn"
     if purpose == "handoff":
@@ -197,7 +197,7 @@ def _calls(chance: Random, script: Script, responses: int) -> list[SaidCall]:
 
 
 def _orders(chance: Random, script: Script, responses: int) -> list[SaidCall]:
-    """Calls of harness tools, sometimes with others between them."""
+    """Return calls of harness tools, sometimes with others between them."""
     count = chance.choice((1, 1, 2, 3))
     orders = [_order(chance, script, f"{script.name}.{responses}.{index}") for index in range(count)]
     if chance.random() < 0.25:
@@ -232,7 +232,7 @@ def _order(chance: Random, script: Script, name: str) -> SaidCall:
 
 
 def _part(chance: Random, name: str) -> dict[str, Any]:
-    """The arguments of a `spawn` call."""
+    """Return the arguments of a `spawn` call."""
     given: dict[str, Any] = {"goal": f"part {name}", "name": f"child {name}"}
     if chance.random() < 0.5:
         given["criteria"] = [f"{name} is there", "nothing else changed"]

@@ -1,7 +1,7 @@
-"""The course of a world: sessions are opened, brains come and go, users post, and faults strike.
+"""Course of a world: sessions open, brains start and end, users post, and faults strike.
 
-After a storm of bounded length comes calm: no more faults, zombies thaw, and due sessions are woken until none is
-due. Everything must then stay at rest.
+After a storm of bounded length comes calm: no more faults, zombies thaw, and due sessions are woken until none is due.
+No session may become due again after that.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ROUNDS_MAX = 200
 """Wakes allowed in the calm after a storm."""
 
 AT_ONCE = 3
-"""The largest number of concurrent brains, not counting zombies."""
+"""Largest number of concurrent brains, not counting zombies."""
 
 
 class Storm:
-    """The driver of one world."""
+    """Driver of one world."""
 
     def __init__(self, world: World) -> None:
         self.world = world

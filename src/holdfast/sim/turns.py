@@ -13,7 +13,7 @@ from holdfast.session.context.conversation import Message, TextPart, ToolCallPar
 
 @dataclass(frozen=True)
 class Outcome:
-    """A tool call with its result."""
+    """Tool call with its result."""
 
     name: str
     input: Mapping[str, Any]
@@ -23,18 +23,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Turn:
-    """The text of a response and its tool calls."""
+    """Text of a response and its tool calls."""
 
     text: str
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
 
     def characters(self) -> int:
-        """The length of text and calls."""
+        """Return the length of text and calls."""
         return len(self.text) + sum(len(name) + len(msgspec.json.encode(value).decode()) for name, value in self.calls)
 
 
 def history(messages: tuple[Message, ...]) -> Iterator[Outcome | str]:
-    """Tool calls with their results, and texts of users after the first response, in order."""
+    """Return tool calls with their results, and texts of users after the first response, in order."""
     calls: dict[str, ToolCallPart] = {}
     begun = False
     for message in messages:

@@ -1,8 +1,8 @@
 """Workers that serve one home, with fewer slots than due sessions and in two versions of the program.
 
 Here the service itself runs (`holdfast.fleet.serve`), while a storm has short-lived processes. Workers are killed and
-restarted, the disk fills or is away, the wall clock is set back and forth, and users open sessions and post messages.
-Then comes calm: one worker of the new version must bring every session to rest.
+restarted, the disk fills or is unavailable, the wall clock moves back and forth, and users open sessions and post
+messages. Then comes calm: one worker of the new version must bring every session to rest.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ REST_S = 4_000.0
 
 
 class DiskAway(Weathered, LogUnavailable):
-    """The log cannot be reached now."""
+    """The log is unreachable now."""
 
 
 class Shut(Weathered, CannotRunSafely):
-    """This session cannot be worked on now; the log and all others can."""
+    """This session is unavailable now; the log and all others are available."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A failure of a session, or of the log for an empty id, at a worker, and its next try."""
+    """Failure of a session, or of the log for an empty id, at a worker, and its next try."""
 
     at_s: float
     worker: str
@@ -75,7 +75,7 @@ class Duty:
     forward: bool = False
 
     def free_s(self, first_s: float, last_s: float) -> float:
-        """The time between two moments in which a worker had room."""
+        """Return the time between two moments in which a worker had room."""
         total, ends = 0.0, [at_s for at_s, _ in self.free[1:]] + [last_s]
         for (at_s, free), end_s in zip(self.free, ends, strict=True):
             if free:
@@ -84,7 +84,7 @@ class Duty:
 
 
 class _Store(StoreDoor):
-    """The log for a program of one version: it may be away, and refuses sessions that a newer version wrote."""
+    """Log for a program of one version: it may be unavailable, and refuses sessions that a newer version wrote."""
 
     def __init__(self, process: Process, shop: Workers, reads: int) -> None:
         super().__init__(process)
@@ -127,7 +127,7 @@ class _Store(StoreDoor):
 
 
 class Workers(Storm):
-    """The driver of a world of workers. In a `quiet` one, the only fault is the clock."""
+    """Driver of a world of workers. In a `quiet` one, the only fault is the clock."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -221,7 +221,7 @@ class Workers(Storm):
         """Record that a program of that version wrote to a session, which older ones can no longer read."""
         self.written[session_id] = max(version, self.written.get(session_id, 0))
 
-    # --- what happens ---
+    # --- events ---
 
     async def _something(self) -> None:
         chance, draw = self.world.chance, self.world.chance.random()
@@ -246,14 +246,14 @@ class Workers(Storm):
             self._free()
             self.world.loop.call_later(seconds + 0.001, self._free)
         elif draw < 0.95:
-            # Not longer: a session must be taken up within its last pause, and the earlier pauses add up to as much.
+            # No longer: a session must be taken up within its last pause, and the earlier pauses add up to as much.
             shut, seconds = self.people.any().session_id, chance.choice((1.0, 5.0, 10.0))
             self._shut_until_s[shut] = self.world.loop.time() + seconds
             self.world.note("world", f"{shut[-4:]} cannot be worked on for {seconds:.0f} s")
 
     async def _answered(self) -> None:
-        """Wait for a moment right after a response: setting the clock then is hardest for a sleep that the response
-        requests, and rare otherwise.
+        """Wait until right after a response: a clock set then is hardest for a sleep that the response requests, and
+        rare otherwise.
         """
         for _ in range(100):
             latest = {each.session_id: each.events[-1].fact for each in self.world.record.commits}

@@ -1,4 +1,4 @@
-"""The simulated world of one seed: time, chance, weather, log, and hands."""
+"""Simulated world of one seed: time, chance, weather, log, and hands."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from holdfast.sim.record import Commit, CommitKind, Effect, EndSaid, Known, Mish
 from holdfast.sim.script import Script
 
 START_US = 1_790_000_000_000_000
-"""The wall time at which every world begins."""
+"""Wall time at which every world begins."""
 
 GRACE_S = 30.0
 """Seconds after which unclaimed hands end themselves."""
 
 
 FAMILIES = 0.35
-"""The share of worlds in which sessions spawn children, ask approvers, and renew their contexts."""
+"""Share of worlds in which sessions spawn children, ask approvers, and renew their contexts."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ CALM = Weather(0.0, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class VirtualClock:
-    """The clock of the world. Wall time can jump; durations cannot."""
+    """Clock of the world. Wall time can jump; durations cannot."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -102,7 +102,7 @@ class VirtualClock:
 
 @dataclass
 class Session:
-    """One session of the world: its creation, its model's script, and its log.
+    """Session of the world: its creation, its model's script, and its log.
 
     `holder` is the worker of an unfinished shift, `dispatched` the hands of each call's latest dispatch, `children` the
     sessions and jobs that it opened, with their positions; `born` counts the sessions.
@@ -136,12 +136,12 @@ class Session:
                 self.children.append((event.seq, job_id))
 
     def children_before(self, seq: int) -> list[str]:
-        """The sessions and jobs opened before that position, in order."""
+        """Return the sessions and jobs opened before that position, in order."""
         return [child_id for at, child_id in self.children if at < seq]
 
 
 class WatchedStore(MemoryStore):
-    """The log in memory, with the events of its latest transaction."""
+    """Log in memory, with the events of its latest transaction."""
 
     latest: tuple[Event, ...] = ()
 
@@ -151,7 +151,7 @@ class WatchedStore(MemoryStore):
 
 
 class World:
-    """The state that all simulated processes of a seed share."""
+    """State that all simulated processes of a seed share."""
 
     def __init__(self, seed: int, *, family: bool | None = None) -> None:
         self.seed = seed
@@ -263,7 +263,7 @@ class World:
         self.named[session.script.name] = session
 
     def _testimony(self, session: Session, seq: int, call_id: str) -> Testimony:
-        """The knowledge of the latest dispatch's hands about a call, read without a door call."""
+        """Return the knowledge of the latest dispatch's hands about a call, read without a door call."""
         identity = self.provisioned.get(session.dispatched.get(call_id, ""))
         made = self.hands.find(identity) if identity is not None else None
         state: Known = "gone"
@@ -278,7 +278,7 @@ class World:
         return Testimony(self.record.tick(), session.session_id, seq, call_id, state)
 
     def died(self, worker_id: str) -> None:
-        """End the leases of a worker that is gone or taken for gone."""
+        """End the leases of a worker that is gone or presumed gone."""
         self.live.discard(worker_id)
         self.store.worker_died(worker_id)
         if self.on_death is not None:
@@ -290,7 +290,7 @@ class World:
         self.hands.workspaces[path] = _WatchedFiles(self)
         return path
 
-    # --- hands: what they do, how long it takes, how they die ---
+    # --- hands: actions, durations, and deaths ---
 
     def _command(self, command: str, files: Files) -> tuple[int, str]:
         word, key, path = command.split()

@@ -33,7 +33,7 @@ BYTES_MAX = 64 * 1024 * 1024
 """A larger archive is not downloaded."""
 
 REPORT = "fetched.json"
-"""File that `fetch` writes beside the archive: its file name, its SHA-256, and the alternatives."""
+"""File that `fetch` writes beside the archive: file name and SHA-256, the versions found, and index errors."""
 
 
 class _OnlyPip:

@@ -1,7 +1,7 @@
-"""The oracle: the catalog of invariants that a finished world is judged by.
+"""Oracle: the catalog of invariants that judge a finished world.
 
-An invariant is a function that yields a sentence for each violation. Its docstring names its rule. Invariants
-read only the stored log and the simulator's observations.
+An invariant is a function that yields a sentence for each violation. Its docstring names its rule. Invariants read only
+the stored log and the simulator's observations.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Subject = TypeVar("Subject", World, History, Workers)
 
 @dataclass(frozen=True)
 class Violation:
-    """A violation: the invariant's name and a sentence."""
+    """Violation of an invariant: its name and a sentence."""
 
     invariant: str
     message: str
@@ -51,7 +51,7 @@ OF_JOBS: tuple[OfWorld, ...] = children.JOBS
 
 
 def judge_jobs(world: World, only: str = "") -> list[Violation]:
-    """Violations in a world of jobs."""
+    """Return violations in a world of jobs."""
     found: list[Violation] = []
     for of_world in (*OF_JOBS, rest.nothing_unexplained):
         if only in ("", of_world.__name__):
@@ -60,7 +60,7 @@ def judge_jobs(world: World, only: str = "") -> list[Violation]:
 
 
 def judge_workers(shop: Workers, only: str = "") -> list[Violation]:
-    """Violations by the workers of a world."""
+    """Return violations by the workers of a world."""
     found: list[Violation] = []
     for of_workers in workers.WORKERS:
         if only in ("", of_workers.__name__):
@@ -69,7 +69,7 @@ def judge_workers(shop: Workers, only: str = "") -> list[Violation]:
 
 
 def judge(world: World, only: str = "") -> list[Violation]:
-    """Violations in a world at rest, with `only` of that invariant alone."""
+    """Return violations in a world at rest, with `only` of that invariant alone."""
     found: list[Violation] = []
     for of_world in OF_WORLD:
         if only in ("", of_world.__name__):
@@ -83,7 +83,7 @@ def judge(world: World, only: str = "") -> list[Violation]:
 
 
 def _found(invariant: Callable[[Subject], Iterator[str]], subject: Subject) -> list[Violation]:
-    """Violations of one invariant. A log that it cannot read is a violation too."""
+    """Return violations of one invariant. A log that it cannot read is a violation too."""
     name = invariant.__name__
     try:
         return [Violation(name, message) for message in invariant(subject)]

@@ -185,7 +185,7 @@ def _asked(history: History) -> list[Asked]:
 
 def hands_refuse_the_past(history: History) -> Iterator[str]:
     """S9: hands that have seen a later epoch accept no verb of an earlier one."""
-    released: set[str] = set()  # a second release changes nothing and is no error
+    released: set[str] = set()  # a repeated release changes nothing and is no error
     for asked in _asked(history):
         if asked.epoch < asked.shown and asked.alive and asked.hands_id not in released:
             yield f"{asked.who} did {asked.verb} {asked.call_id} with epoch {asked.epoch} after {asked.shown}"
@@ -256,7 +256,7 @@ def _stops(fact: object) -> bool:
 
 
 def _again(state: str, call: CallHistory, tick: int) -> Iterator[str]:
-    """S12: a call is dispatched again only if it never started, is repeatable, or provably did not happen."""
+    """Check S12: a call is dispatched again only if it never started, is repeatable, or provably did not happen."""
     name = call.fact.name
     happened = [effect for effect in call.effects if effect.tick < tick]
     if state in ("finished", "running"):

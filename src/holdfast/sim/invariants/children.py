@@ -129,7 +129,7 @@ def _taken_up(history: History, child_id: str) -> bool:
 
 
 def _told(history: History, seq: int, child_id: str) -> list[Commit]:
-    """Commits to a child in the event's transaction or before it."""
+    """Return commits to a child in the event's transaction or before it."""
     mine = next(each for each in history.commits if any(event.seq == seq for event in each.events))
     commits = [each for each in history.world.record.commits if each.session_id == child_id]
     return [each for each in commits if each.transaction == mine.transaction or (each.tick < mine.tick)]
@@ -145,7 +145,7 @@ WORLD = (children_are_opened_once, children_report_once)
 
 
 QUIET_S = 900.0
-"""A brain that appends nothing for longer is waiting: requests, commands, and frozen processes take less."""
+"""Seconds without an append before a brain counts as waiting; requests, commands, and frozen processes take less."""
 
 OVER = ("done", "failed", "cancelled")
 

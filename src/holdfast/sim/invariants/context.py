@@ -43,7 +43,7 @@ def requests_are_logged_first(history: History) -> Iterator[str]:
 
 
 def _is_too_much(history: History, request: RequestHistory) -> bool:
-    """True if the events left out of a request would (nearly) have exceeded its context."""
+    """True if the events omitted from a request would (nearly) have exceeded its context."""
     through = request.fact.inputs_through
     left = [event for event in history.posted if through < event.seq < request.start.seq]
     if not left or left[0].seq != through + 1:
@@ -75,7 +75,7 @@ def head_is_pinned(history: History) -> Iterator[str]:
 
 
 def _reach(created: SessionCreated) -> str:
-    """The text on network access in the system prompt, by the session's creation; later grants do not change it."""
+    """Return the prompt's text on network access, by the session's creation; later grants do not change it."""
     if "bash" not in created.agent.tools:
         return ""
     if not created.egress.allow and not created.egress.registries:
@@ -118,7 +118,7 @@ def summaries_are_of_raw_turns(history: History) -> Iterator[str]:
 
 
 def _notes(history: History) -> list[tuple[int, str]]:
-    """Texts that only a summary or a handoff contains, with its position."""
+    """Return texts that only a summary or a handoff contains, with its position."""
     out = []
     for request in history.requests:
         if request.fact.purpose != "turn" and request.brought and len(history.said(request).text) > 2:

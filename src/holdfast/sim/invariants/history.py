@@ -1,4 +1,4 @@
-"""One session's log, parsed for the invariants: requests with their parts, calls with their ends.
+"""Log of one session, parsed for the invariants: requests with their parts, calls with their ends.
 
 Written independently of the fold, so that it does not share the fold's bugs.
 """
@@ -51,12 +51,12 @@ MAIN = {
     "ask_person": "question",
     "end_phase": "name",
 }
-"""The argument of each tool that permission rules match."""
+"""Argument of each tool that permission rules match."""
 
 
 @dataclass
 class CallHistory:
-    """One tool call: its request, dispatches, ends, and real effects."""
+    """Tool call: its request, dispatches, ends, and real effects."""
 
     use: Event
     fact: AgentToolUse
@@ -67,7 +67,7 @@ class CallHistory:
 
     @property
     def end(self) -> str:
-        """The first outcome, `unknown`, or empty without an end."""
+        """First outcome, `unknown`, or empty without an end."""
         if not self.ends:
             return ""
         fact = self.ends[0][1]
@@ -75,13 +75,13 @@ class CallHistory:
 
     @property
     def end_seq(self) -> int:
-        """The position of the first end, larger than every position without an end."""
+        """Position of the first end; without an end, larger than every position."""
         return self.ends[0][0].seq if self.ends else 2**62
 
 
 @dataclass
 class RequestHistory:
-    """One attempt at a response. `number` counts the earlier responses of its purpose."""
+    """Attempt at a response. `number` counts the earlier responses of its purpose."""
 
     start: Event
     fact: ModelRequestStart
@@ -92,18 +92,18 @@ class RequestHistory:
 
     @property
     def end(self) -> ModelRequestEnd | None:
-        """The first end, if any."""
+        """First end of the request, if any."""
         return self.ends[0][1] if self.ends else None
 
     @property
     def brought(self) -> bool:
-        """True if it brought a response."""
+        """True if the request returned a response."""
         return self.end is not None and self.end.outcome == "ok"
 
 
 @dataclass
 class ItemHistory:
-    """An inbox item: the request, its views, its answers, and its superseding events."""
+    """Inbox item: the request, its views, its answers, and its superseding events."""
 
     event: Event
     fact: ApprovalRequested
@@ -112,7 +112,7 @@ class ItemHistory:
     over: list[Event] = field(default_factory=list)
 
     def answered_by(self, seq: int) -> ApprovalDecided | ApprovalExpired | None:
-        """The answer in effect before that position; None without one, or if superseded."""
+        """Return the answer in effect before that position; None without one, or if superseded."""
         if any(event.seq < seq for event in self.over):
             return None
         return next((fact for event, fact in self.answers if event.seq < seq), None)
@@ -124,7 +124,7 @@ class ItemHistory:
 
 
 class History:
-    """The parsed log of one session."""
+    """Parsed log of one session."""
 
     def __init__(self, world: World, session: Session) -> None:
         self.world = world
@@ -210,15 +210,15 @@ class History:
         return found
 
     def ok(self) -> list[RequestHistory]:
-        """Requests of turns that brought a response."""
+        """Return requests of turns that returned a response."""
         return [each for each in self.requests if each.fact.purpose == "turn" and each.brought]
 
     def said(self, request: RequestHistory) -> Turn:
-        """The scripted response to a request."""
+        """Return the scripted response to a request."""
         return self.session.script.turn(request.number, request.fact.purpose)
 
     def ruling(self, call: CallHistory) -> str:
-        """The decision of the last matching rule for a call."""
+        """Return the decision of the last matching rule for a call."""
         argument = str(call.fact.input.get(MAIN.get(call.fact.name, ""), ""))
         for rule in reversed(self.created.agent.rules):
             if fnmatchcase(call.fact.name, rule.tool) and (not rule.match or fnmatchcase(argument, rule.match)):
@@ -226,7 +226,7 @@ class History:
         return "allow"
 
     def items_of(self, call_id: str) -> list[ItemHistory]:
-        """Inbox items about a call."""
+        """Return inbox items about a call."""
         return [item for item in self.items.values() if item.fact.call_id == call_id]
 
 

@@ -224,7 +224,7 @@ class _Account:
 
 
 class _Books:
-    """The accounts of a world, computed independently of the ledger."""
+    """Accounts of a world, computed independently of the ledger."""
 
     def __init__(self, world: World) -> None:
         self.accounts: dict[str, _Account] = {}

@@ -19,7 +19,7 @@ from holdfast.sim.world import World
 GRANT = "grant:"
 
 GRACE_US = 3_600_000_000
-"""The least time between the first view of an item and its expiry."""
+"""Least time between the first view of an item and its expiry."""
 
 
 def approvals_are_used_once(history: History) -> Iterator[str]:
@@ -94,7 +94,7 @@ def nothing_unseen_expires(history: History) -> Iterator[str]:
                 yield f"{item_id} expired at {event.seq} and was never seen"
                 continue
             until_us = [item.fact.expires_us, getattr(seen[0].fact, "expires_us", None)]
-            back_us = _set_back_us(history, item.event.seq, event.seq)  # a clock set back makes no wait longer
+            back_us = _set_back_us(history, item.event.seq, event.seq)  # a clock set back prolongs no wait
             if any(at is not None and at > event.at_us + back_us for at in until_us):
                 yield f"{item_id} expired at {event.seq}, before its time"
             if fact.verdict != item.fact.default:
@@ -102,7 +102,7 @@ def nothing_unseen_expires(history: History) -> Iterator[str]:
 
 
 def _set_back_us(history: History, first: int, last: int) -> int:
-    """The time by which the clock was set back between two events: as event times show it, or exactly, by the boot
+    """Return by how much the clock was set back between two events: as event times show it, or exactly, by the boot
     times that brains read before and after them in the same boot.
     """
     shown_us = _shown_back_us(history, first, last)
@@ -120,7 +120,7 @@ def _shown_back_us(history: History, first: int, last: int) -> int:
 
 
 def _reading(history: History, last: int, boot_id: str = "") -> tuple[int, str, int] | None:
-    """The latest boot time read up to an event: its position, the boot, and the wall time of the boot."""
+    """Return the latest boot time read up to an event: its position, the boot, and the wall time of the boot."""
     for event in reversed(history.events[:last]):
         match event.fact:
             case ShiftStarted() | ShiftEnded() | ClockSet() | ApprovalSeen() as fact if fact.booted_us and boot_id in (

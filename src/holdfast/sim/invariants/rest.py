@@ -37,7 +37,7 @@ from holdfast.sim.record import Commit
 from holdfast.sim.world import World
 
 PROMPT_S = 4.0
-"""Seconds in which an undisturbed brain must stop what runs; its door calls are slow here."""
+"""Seconds in which an undisturbed brain must stop running work; its door calls are slow here."""
 
 FAILURES = 3
 """Wakes that may fail at one position, each with another error, before the session waits for a user."""
@@ -129,8 +129,8 @@ def _waits_for_a_person(history: History, seq: int, waiting: list[int], stopped:
 
 
 def _failed_again(history: History, seq: int) -> int:
-    """The position of a wake that failed like an earlier one there, or after `FAILURES` others, right before this
-    end; 0 without one.
+    """Return the position of a wake right before this end that failed like an earlier one there, or after `FAILURES`
+    others; 0 without one.
     """
     errors = [event.fact for event in history.events[: seq - 1] if isinstance(event.fact, SessionError)]
     if not errors or history.events[seq - 2].fact is not errors[-1]:
@@ -141,7 +141,7 @@ def _failed_again(history: History, seq: int) -> int:
 
 
 def seen_before(history: History, seq: int) -> int:
-    """The position up to which the model had seen the log before the event at `seq`."""
+    """Return the position up to which the model had seen the log before the event at `seq`."""
     done = [request for request in history.ok() if request.ends[0][0].seq < seq]
     return done[-1].fact.inputs_through if done else 0
 
@@ -191,7 +191,7 @@ def ends_have_reasons(history: History) -> Iterator[str]:
 
 
 def working_children(history: History, seq: int) -> list[str]:
-    """Children that were working before that position."""
+    """Return children that were working before that position."""
     working: dict[str, bool] = {}
     for event in history.events[: seq - 1]:
         match event.fact:
@@ -248,7 +248,7 @@ def stops_are_prompt(history: History) -> Iterator[str]:
 
 
 def _under_way(history: History, seq: int) -> list[str]:
-    """Calls and requests running at that position."""
+    """Return calls and requests running at that position."""
     requests = [
         each for each in history.requests if each.start.seq < seq and (not each.ends or each.ends[0][0].seq > seq)
     ]
@@ -259,7 +259,7 @@ def _under_way(history: History, seq: int) -> list[str]:
 
 
 def _late(history: History, commit: Commit, since_s: float | None, name: str, what: str) -> Iterator[str]:
-    """Report late ends, except of a process that was frozen or took over from another."""
+    """Report late ends, except by a process that was frozen or took over from another."""
     begun = [each.who for each in history.commits if any(_begins(event.fact, name, event.seq) for event in each.events)]
     alert = begun == [commit.who] and commit.who not in history.world.record.slept
     if since_s is not None and alert and commit.at_s - since_s > PROMPT_S:

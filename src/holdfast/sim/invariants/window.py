@@ -1,4 +1,4 @@
-"""The expected context of each request, built from the log independently of the fold (S3, S16)."""
+"""Expected context of each request, built from the log independently of the fold (S3, S16)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AFTER_RESET_TOKENS = 6_000
 
 @dataclass
 class _Entry:
-    """One entry of the context. `kind` is said, response, summary, or handoff; `through` is the end of a summary's
-    range, and `dropped` that of older summaries left out before it.
+    """Entry of the context. `kind` is said, response, summary, or handoff; `through` is the end of a summary's range,
+    and `dropped` that of older summaries omitted before it.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class _Entry:
 
 
 def goal_of(created: SessionCreated) -> str:
-    """The first text of every context."""
+    """Return the first text of every context."""
     if not created.criteria:
         return created.goal
     listed = "\n".join(f"{number}. {text}" for number, text in enumerate(created.criteria, 1))
@@ -54,7 +54,7 @@ def goal_of(created: SessionCreated) -> str:
 
 
 class _Window:
-    """The context while the log is read."""
+    """Context while the log is read."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -115,7 +115,7 @@ class _Window:
             self.entries.append(_Entry("response", request_seq, request=self._of[request_seq]))
 
     def _cut(self, through: int) -> tuple[list[_Entry], list[_Entry]]:
-        """Split the entries into those a note through that position replaces, and the rest."""
+        """Split the entries into those replaced by a note through that position, and the rest."""
         last = [at for at, each in enumerate(self.entries) if each.kind == "response" and each.seq <= through]
         at = last[-1] + 1 if last else 0
         return self.entries[:at], self.entries[at:]
@@ -136,7 +136,7 @@ class _Window:
         self.entries = [_Entry("handoff", event.seq, [note_of(fact)]), *_newest(summaries, AFTER_RESET_TOKENS), *after]
 
     def messages(self, start_seq: int) -> list[Message]:
-        """The expected messages of a request."""
+        """Return the expected messages of a request."""
         out: list[tuple[str, list[Part]]] = [("user", [TextPart(goal_of(self.history.created))])]
 
         def add(role: str, parts: list[Part]) -> None:
@@ -157,7 +157,7 @@ class _Window:
 
 
 def contexts(history: History, wanted: set[int]) -> Iterator[tuple[int, list[Message]]]:
-    """The expected context of each wanted request."""
+    """Return the expected context of each wanted request."""
     window = _Window(history)
     for event in history.events:
         window.take(event)

@@ -20,7 +20,7 @@ from holdfast.sim.workers import Duty, Workers
 from holdfast.sim.world import Session
 
 SLOW_S = 12.0
-"""Seconds that slow door calls add to a poll and to waking a session."""
+"""Seconds that slow door calls add to a poll and to a session's wake."""
 
 
 IDLE_MAX = 3
@@ -39,7 +39,7 @@ def due_is_taken_up(shop: Workers) -> Iterator[str]:
 
 
 def _dues(shop: Workers, session: Session) -> Iterator[tuple[float, float]]:
-    """The times at which a session was due and was taken up."""
+    """Return the times at which a session was due and was taken up."""
     commits = [each for each in shop.world.record.commits if each.session_id == session.session_id]
     row: SessionRow | None = None
     for commit, after in pairwise([*commits, None]):
@@ -79,7 +79,7 @@ def no_wait_is_shorter(shop: Workers) -> Iterator[str]:
 
 
 def _sleeps(shop: Workers) -> Iterator[tuple[Session, Commit, Commit, float]]:
-    """Every finished sleep: the commits of its call and its result, and the requested length."""
+    """Return every finished sleep: the commits of its call and its result, and the requested length."""
     calls: dict[tuple[str, str], tuple[Commit, float]] = {}
     for commit in shop.world.record.commits:
         for event in commit.events:
@@ -132,7 +132,7 @@ def failures_rest(shop: Workers) -> Iterator[str]:
 
 
 def _longest_s(error: HoldfastError) -> float:
-    """The longest pause after an error. It is short for storage errors, which are not the session's fault."""
+    """Return the longest pause after an error. It is short for storage errors, which are not the session's fault."""
     return STORAGE_REST_S if isinstance(error, LogUnavailable | StorageFull) else LONGEST_REST_S
 
 
@@ -175,7 +175,7 @@ def workers_begin_apart(shop: Workers) -> Iterator[str]:
         share = {each for each in shop.world.sessions if zlib.crc32(each.encode()) % len(names) == place}
         mine = [(at, at_s, tried) for at, (at_s, worker, tried) in enumerate(shop.duty.tries) if worker == name]
         share -= {tried for _, _, tried in shop.duty.tries[: mine[0][0] if mine else None]}
-        # Tries at one moment may run in any order, and others may follow one that ended at once.
+        # Tries at one moment may run in any order, and others may follow one that ended immediately.
         first = {tried for at, (_, at_s, tried) in enumerate(mine) if at < shop.limit or at_s == mine[0][1]}
         if share and not share & first:
             yield f"{name} began with {', '.join(sorted(first))}, and its share is {', '.join(sorted(share))}"

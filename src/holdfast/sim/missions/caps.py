@@ -34,9 +34,9 @@ def children_are_opened_once(history: MissionHistory) -> Iterator[str]:
 
 
 def _handed_in(history: MissionHistory, task_id: str, before: int) -> int:
-    """The number of submissions for a task before a position: each is judged again.
+    """Count the submissions for a task before a position: each is judged again.
 
-    Without a task, the number of merges: a later merge may lead back to an earlier tree.
+    Without a task, count the merges: a later merge may lead back to an earlier tree.
     """
     if not task_id:
         return sum(event.seq < before for event, _ in history.merged())

@@ -1,4 +1,4 @@
-"""The models of a simulated mission: planner, workers, and judges, with the scene's faults.
+"""Models of a simulated mission: planner, workers, and judges, with the scene's faults.
 
 A response is a function of the conversation, the folder, and the seed, so a repeated request gets the same one.
 """
@@ -32,7 +32,7 @@ PLAN_FLAWED = 0.2
 
 
 class RoleDoor:
-    """The model of one session of a mission, for one process."""
+    """Model of one session of a mission, for one process."""
 
     def __init__(self, process: Process, world: MissionWorld, session_id: str) -> None:
         self.name = "sim:first"
@@ -71,7 +71,7 @@ class RoleDoor:
         return self._judge(request, role, seen) if role.kind == "judge" else self._work(role, seen)
 
     def _before(self, role: Role, what: str) -> int:
-        """The number of earlier sessions with that role for the same item."""
+        """Count earlier sessions with that role for the same item."""
         return self._world.roles_before(self._session.session_id, role.kind, what)
 
     # --- planner ---
@@ -122,7 +122,7 @@ class RoleDoor:
         return Turn("", ((HAND_IN, {"status": "done", "notes": "All of it passes."}),))
 
     def _beside(self, fault: str, role: Role, item: str) -> dict[str, str]:
-        """Files that a faulty worker writes beside its task."""
+        """Return files that a faulty worker writes besides its task."""
         match fault:
             case "regress":
                 others = [each.id for each in self._world.scene.items if each.id not in (item, "m")]
@@ -185,13 +185,13 @@ class RoleDoor:
         return {"criterion": name, "passes": passes, "evidence": [f"{path}:1: {line}"], "issue": issue}
 
     def _wished(self, name: str) -> str:
-        """The line that would meet a criterion, quoted as if it stood there."""
+        """Return the line that would meet a criterion, quoted as if it existed."""
         path, value_of, value = self._world.scene.wants[name]
         first = next(each for each in self._world.scene.wants.values() if each[0] == path)
         return f"{path}:{1 if first[1] == value_of else 2}: {value_of} = {value}"
 
 
 def _goal(request: ModelRequest) -> str:
-    """The goal that opened the session."""
+    """Return the goal that opened the session."""
     first = request.messages[0].parts if request.messages else ()
     return "\n\n".join(part.text for part in first if isinstance(part, TextPart))

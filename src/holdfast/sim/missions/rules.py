@@ -1,7 +1,7 @@
 """Rules of every mission world: the main branch, verdicts, judges, and the end.
 
-Each rule yields a sentence for each thing that does not hold. What a tree meets is told from its files, apart from all
-checks; what a role said is read in its own log.
+Each rule yields a sentence for each violation. The criteria that a tree meets are known from its files, apart from all
+checks; a role's submission is read in its own log.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ OF_WORLD = (rest.nothing_unexplained, log.spend_stays_under_the_cap)
 
 
 def judge_mission(world: MissionWorld, approvals: int, only: str = "") -> list[Violation]:
-    """Violations in a mission world at rest, with `only` of that rule alone."""
+    """Return violations in a mission world at rest, with `only` of that rule alone."""
     found: list[Violation] = []
     history = MissionHistory(world, approvals)
     for rule in RULES:

@@ -19,12 +19,12 @@ from holdfast.sim.missions.world import MissionHistory, MissionWorld
 from holdfast.sim.run import TRACE_LINES
 
 USED = 0.9
-"""The least used part of a budget when a mission parks for it."""
+"""Least used part of a budget when a mission parks for it."""
 
 
 @dataclass(frozen=True)
 class MissionResult:
-    """The result of one seed.
+    """Result of one seed.
 
     `rest` is the end of the mission, `met` its met criteria. `tempted` counts judges of work that misses only rubric
     lines, `lenient` those of them that accepted it. `false_accepts` are rubric lines that count as met at the end but
@@ -54,7 +54,7 @@ class MissionResult:
 
     @property
     def replay(self) -> str:
-        """The command that runs this seed again."""
+        """Command that runs this seed again."""
         return f"holdfast sim --missions --first {self.seed} --seeds 1"
 
     def report(self) -> str:
@@ -177,7 +177,7 @@ class MissionTotals:
         self.failing = self.failing or other.failing
 
     def summary(self) -> dict[str, Any]:
-        """The totals by name."""
+        """Return the totals by name."""
         failing = self.failing
         return {
             "seeds": self.seeds,
@@ -191,7 +191,7 @@ class MissionTotals:
         }
 
     def line(self) -> str:
-        """The totals in one line."""
+        """Return the totals in one line."""
         rests = ", ".join(f"{count} {name}" for name, count in sorted(self.rests.items()))
         return (
             f"{self.seeds} missions ({rests}), {self.kills} kills, {self.sessions} sessions, {self.requests} requests, "

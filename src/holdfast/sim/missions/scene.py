@@ -1,7 +1,7 @@
-"""The scene of a simulated mission: its contract, files, checks, and fault rates.
+"""Scene of a simulated mission: its contract, files, checks, and fault rates.
 
-Every item is a module with values. A criterion is met if the module has the value that its test expects, so whether a
-tree meets it is known without running anything.
+Every item is a module with values. A criterion is met if the module has the value that its test expects, so it is known
+without running anything whether a tree meets it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from random import Random
 from holdfast.facts.mission import Check, Contract, Criterion, Item, Metric, MissionPolicy
 
 GUARD = "guard"
-"""The guard criterion, met from the start."""
+"""Guard criterion, met from the start."""
 
 SPEED = "m.speed"
-"""The criterion with a metric, in some scenes: a number in a file that can be raised in steps."""
+"""Criterion with a metric, in some scenes: a number in a file that can be raised in steps."""
 
 BASE = "src/base.py"
 SHARED = "src/shared.py"
@@ -27,7 +27,7 @@ WORKER_FAULTS = ("early_done", "wrong_body", "regress", "conflict", "tamper", "w
 JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash", "empty", "invents")
 
 BETTER = 0.5
-"""The factor by which a worker's fault rate drops each time its work is sent back. Judges do not learn."""
+"""Factor by which a worker's fault rate drops each time its work is sent back. Judges do not learn."""
 
 RUBRIC_SHARE = 0.3
 METRIC_SHARE = 0.3
@@ -36,7 +36,7 @@ _ASSERTED = re.compile(r"def test_(\w+)\(\):\n    assert \w+ == (\d+)")
 
 
 class Scene:
-    """The mission of a seed. With `plain`, tasks do not interfere, so the met criteria do not depend on order."""
+    """Mission of a seed. With `plain`, tasks do not interfere, so the met criteria do not depend on order."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -58,7 +58,7 @@ class Scene:
         self.half = chance.random() < 0.2
 
     def chance(self, *words: object) -> Random:
-        """Randomness that depends only on the seed and these words."""
+        """Return randomness that depends only on the seed and these words."""
         return Random("|".join(map(str, ("mission", self.seed, *words))))
 
     def _item(self, number: int, chance: Random) -> Item:
@@ -115,10 +115,10 @@ class Scene:
             documents=chance.random() < 0.2,
         )
 
-    # --- files and their truth ---
+    # --- files and the criteria that they meet ---
 
     def files(self) -> dict[str, bytes]:
-        """The repository before the work."""
+        """Return the repository before the work."""
         out = {BASE: b"base = 1\n", SHARED: b"head = 0\n", "README.md": b"Values.\n"}
         tests: dict[str, list[str]] = {}
         for key, (path, name, value) in self.wants.items():
@@ -140,11 +140,11 @@ class Scene:
         return f"{name} = {value}" in files.get(path, b"").decode().splitlines()
 
     def true_of(self, files: Mapping[str, bytes]) -> frozenset[str]:
-        """All criteria that these files meet."""
+        """Return all criteria that these files meet."""
         return frozenset(name for name in self.wants if self.holds(files, name))
 
     def module(self, item_id: str, fault: str, chance: Random) -> str:
-        """The module of an item as written by a worker with that fault."""
+        """Return the module of an item as written by a worker with that fault."""
         own = [each for each in self.wants.items() if each[0].startswith(f"{item_id}.")]
         wrong = {"wrong_body": {chance.choice(own)[0]}, "early_done": {own[-1][0]}, "tamper": {own[0][0]}}.get(
             fault, set()
@@ -153,7 +153,7 @@ class Scene:
         return "\n".join(lines) + "\n"
 
     def fault(self, role: str, kinds: tuple[str, ...], what: str, times: int) -> str:
-        """The fault of one attempt at `what`, after `times` failed ones; empty for none."""
+        """Return the fault of one attempt at `what`, after `times` failed ones; empty for none."""
         for kind in kinds:
             better = BETTER**times if role == "worker" else 1.0
             if self.chance(role, kind, what, times).random() < self.rates[kind] * better:
@@ -162,7 +162,7 @@ class Scene:
 
 
 def speed_of(files: Mapping[str, bytes]) -> int:
-    """The number that `measure` prints for these files, 0 without one."""
+    """Return the number that `measure` prints for these files, 0 without one."""
     found = re.search(r"speed = (-?\d+)", files.get("src/speed.py", b"").decode())
     return int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""The course of a mission world: brains come and go, users commit and answer, money runs short."""
+"""Course of a mission world: brains start and end, users commit and answer, the budget runs out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def mission_doors(process: Process, world: MissionWorld, session_id: str) -> Doors:
-    """The doors that a brain of the process gets for a session of the mission."""
+    """Return the doors of a process's brain for a session of the mission."""
 
     def discard(workspace: Workspace) -> None:
         if process.alive:
@@ -47,7 +47,7 @@ def mission_doors(process: Process, world: MissionWorld, session_id: str) -> Doo
 
 
 class RepositoryDoor:
-    """The repository of a process: every verb passes its seams, and moved refs are recorded."""
+    """Repository of a process: every verb passes its seams, and moved refs are recorded."""
 
     def __init__(self, process: Process, world: MissionWorld) -> None:
         self._process = process
@@ -117,16 +117,16 @@ class RepositoryDoor:
 
 
 STEPS = 120
-"""The largest number of steps in bad weather before the calm."""
+"""Largest number of steps in bad weather before the calm."""
 
 ANSWERS = 2
-"""The largest number of approvals to continue a mission."""
+"""Largest number of approvals to continue a mission."""
 
 ENOUGH_PICO = 100_000 * COST_PICO
 
 
 class MissionStorm(Storm):
-    """The driver of a mission world. `spent_first` is the spend when the mission first parked for its budget."""
+    """Driver of a mission world. `spent_first` is the spend when the mission first parked for its budget."""
 
     def __init__(self, world: MissionWorld) -> None:
         super().__init__(world)
@@ -136,7 +136,7 @@ class MissionStorm(Storm):
         self._yes = world.scene.chance("yes").choice((None, 0, 1, ANSWERS))
 
     async def run(self) -> None:
-        """The whole life of the world."""
+        """Run the whole life of the world."""
         world, chance = self.mission, self.mission.chance
         world.workspace("mission")
         created = world.created()
@@ -211,7 +211,7 @@ class MissionStorm(Storm):
             files[path] = present.replace(f"{name} = 0".encode(), f"{name} = {value}".encode())
         world.person_commits(files)
 
-    # --- people, when it is calm ---
+    # --- users in calm weather ---
 
     async def _settle(self) -> None:
         """Answer items and raise the budget until the mission waits for nothing."""

@@ -1,4 +1,4 @@
-"""The simulated world of one mission: a repository in memory, and the history that the rules judge."""
+"""Simulated world of one mission: a repository in memory, and the history that the rules judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from holdfast.sim.world import CALM, Session, Weather, World
 
 
 class View(MutableMapping[str, bytes]):
-    """The files of a workspace by relative path."""
+    """Files of a workspace by relative path."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -56,7 +56,7 @@ class View(MutableMapping[str, bytes]):
 
 
 class Folders(MutableMapping[Path, Folder]):
-    """The workspaces of hands in memory, as the folders of a repository in memory."""
+    """Workspaces of hands in memory, as the folders of a repository in memory."""
 
     def __init__(self, workspaces: dict[str, Files]) -> None:
         self._workspaces = workspaces
@@ -88,12 +88,12 @@ MAIN = "refs/heads/holdfast/sim/main"
 WIDTH = 4
 
 ROUNDS = 60_000
-"""The largest number of loop rounds: ten times those of the longest mission."""
+"""Largest number of loop rounds: ten times those of the longest mission."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """A move of a ref by a process of the mission, and the head of its log then."""
+    """Move of a ref by a process of the mission, and the head of its log then."""
 
     head: int
     ref: str
@@ -101,7 +101,7 @@ class Move:
 
 
 class MissionWorld(World):
-    """One mission and its surroundings. `cap_pico` is its budget; `calm` weather has no faults."""
+    """Mission and its surroundings. `cap_pico` is its budget; `calm` weather has no faults."""
 
     def __init__(self, seed: int, *, calm: bool, cap_pico: int | None = None) -> None:
         super().__init__(seed, family=False)
@@ -124,7 +124,7 @@ class MissionWorld(World):
         self.faulty: set[str] = set()
 
     def created(self) -> SessionCreated:
-        """The event that opens the mission."""
+        """Return the event that opens the mission."""
         scene = self.scene
         mission = Mission(
             "sim", "/repo", self.base.commit, scene.contract, FOLLOWED if scene.follows else "", scene.policy
@@ -138,7 +138,7 @@ class MissionWorld(World):
         )
 
     def script(self, name: str) -> Script:
-        """An empty script with a name, for sessions with a price."""
+        """Return an empty script with a name, for sessions with a price."""
         return Script(name, 0, 0, 0.0, priced=True)
 
     def _born(self, event: Event) -> Session:
@@ -151,7 +151,7 @@ class MissionWorld(World):
         return born
 
     def roles_before(self, session_id: str, kind: str, item: str) -> int:
-        """The number of earlier sessions with that role for a task of that item."""
+        """Count the earlier sessions with that role for a task of that item."""
         count = 0
         for session in self.sessions.values():
             if session.session_id == session_id:
@@ -161,16 +161,16 @@ class MissionWorld(World):
         return count
 
     def folder(self, path: str) -> dict[str, bytes]:
-        """The files of a workspace by relative path."""
+        """Return the files of a workspace by relative path."""
         return dict(self.folders[Path(path)])
 
     def tree(self, commit: str) -> dict[str, bytes]:
-        """The files of a commit or tree, read without a door call."""
+        """Return the files of a commit or tree, read without a door call."""
         repository = self.repository
         return {path.decode(): repository._blobs[entry.id] for path, entry in repository._entries(commit).items()}
 
     def line(self, commit: str) -> list[str]:
-        """The commits of a first-parent line, the latest first."""
+        """Return the commits of a first-parent line, the latest first."""
         out = [commit]
         while parents := self.repository._commits[out[-1]].parents:
             out.append(parents[0])
@@ -231,7 +231,7 @@ F = TypeVar("F", bound=Fact)
 
 
 class MissionHistory:
-    """The log of a mission with the truth about its trees. `approvals` counts approvals to continue."""
+    """Log of a mission with the truth about its trees. `approvals` counts approvals to continue."""
 
     def __init__(self, world: MissionWorld, approvals: int) -> None:
         self.world = world
@@ -244,56 +244,56 @@ class MissionHistory:
         self._true: dict[str, frozenset[str]] = {}
 
     def of(self, kind: type[F], before: int = 2**62) -> Iterator[tuple[Event, F]]:
-        """The facts of a type before a position, each with its event."""
+        """Return the facts of a type before a position, each with its event."""
         for event in self.events:
             if event.seq < before and isinstance(event.fact, kind):
                 yield event, event.fact
 
     def true(self, tree: str) -> frozenset[str]:
-        """The criteria that the files of a commit or tree meet."""
+        """Return the criteria that the files of a commit or tree meet."""
         if tree not in self._true:
             self._true[tree] = self.scene.true_of(self.world.tree(tree))
         return self._true[tree]
 
     def passing(self, tree: str, before: int) -> set[str]:
-        """The criteria with a recorded pass on a tree before a position."""
+        """Return the criteria with a recorded pass on a tree before a position."""
         checked = self.of(CriterionChecked, before)
         return {name for _, fact in checked if fact.tree == tree and fact.outcome == "pass" for name in fact.criteria}
 
     def withdrawn(self, before: int) -> set[str]:
-        """The criteria whose pass the last proofs withdrew, before a position."""
+        """Return the criteria whose pass the last proofs withdrew, before a position."""
         last = {fact.verification_id for _, fact in self.of(VerificationStarted) if fact.effect.startswith(LAST)}
         checked = [fact for _, fact in self.of(CriterionChecked, before) if fact.verification_id in last]
         return {name for fact in checked if fact.outcome != "pass" for name in fact.criteria}
 
     @property
     def finished(self) -> tuple[Event, MissionFinished] | None:
-        """The end of the mission."""
+        """Return the end of the mission."""
         return next(self.of(MissionFinished), None)
 
     @property
     def main(self) -> str:
-        """The commit of the main branch."""
+        """Return the commit of the main branch."""
         return self.world.repository.refs.get(MAIN, "")
 
     def merged(self) -> list[tuple[Event, RepoMerged]]:
-        """The merges into the main branch."""
+        """Return the merges into the main branch."""
         return list(self.of(RepoMerged))
 
     def tasks_for(self, criterion: str) -> set[str]:
-        """The ids of the tasks that had a criterion."""
+        """Return the ids of the tasks that had a criterion."""
         tasks = [task for _, fact in self.of(MissionPlanned) for task in fact.tasks]
         tasks += [task for _, fact in self.of(MissionReplanned) for task in fact.tasks]
         return {task.id for task in tasks if criterion in task.criteria}
 
     def words_of(self, child_id: str) -> dict[str, object]:
-        """The last submission of a role, from its own log."""
+        """Return the last submission of a role, from its own log."""
         facts = [event.fact for event in self.world.events.get(child_id, [])]
         said = [fact.body for fact in facts if isinstance(fact, WorkSubmitted)]
         return said[-1] if said else {}
 
     def accepted_wrongly(self, rubric: str) -> list[str]:
-        """The judges whose verdict accepted a rubric line that their tree does not meet."""
+        """Return the judges whose verdict accepted a rubric line that their tree does not meet."""
         return [
             fact.child_id
             for _, fact in self.of(TaskJudged)

@@ -29,17 +29,17 @@ HELD_OUT = 1_000_000
 """Seeds from here on are for measuring only; thresholds were chosen on lower ones."""
 
 LINE_TOKENS = 100_000
-"""The context limit of every synthetic session."""
+"""Context limit of every synthetic session."""
 
 AFTER_COMPACTION, AFTER_RESET = 0.25, 0.1
-"""The fill of a context after a compaction and after a reset."""
+"""Fill of a context after a compaction and after a reset."""
 
 TOKENS_A_TURN = (700, 2_600, 6_000)
 """Tokens of a turn: low, middle, and high, as measured from workers."""
 
 
 class Done(msgspec.Struct, frozen=True):
-    """A tool call with its result. `files` maps paths to the digest after the call."""
+    """Tool call with its result. `files` maps paths to the digest after the call."""
 
     name: str
     input: dict[str, Any]
@@ -50,7 +50,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Say(msgspec.Struct, frozen=True):
-    """A turn: text and calls."""
+    """Turn: text and calls."""
 
     text: str
     calls: tuple[Done, ...] = ()
@@ -58,7 +58,7 @@ class Say(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A turn as facts with positions, and the fill of the context at its end. `bad` marks turns to detect."""
+    """Turn as facts with positions, and the fill of the context at its end. `bad` marks turns to detect."""
 
     facts: tuple[tuple[int, Fact], ...]
     fill: float
@@ -66,7 +66,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Tale(msgspec.Struct, frozen=True):
-    """A whole session. `onset` is the index of the first turn with a detectable problem, -1 for a healthy session."""
+    """Whole session. `onset` is the index of the first turn with a detectable problem, -1 for a healthy session."""
 
     kind: str
     seed: int
@@ -75,7 +75,7 @@ class Tale(msgspec.Struct, frozen=True):
 
 
 class Teller:
-    """Converts the turns of a worker into facts and tracks the fill of its context."""
+    """Converter of a worker's turns into facts, which tracks the fill of its context."""
 
     def __init__(self, chance: random.Random, life: Literal["compaction", "reset"] = "compaction") -> None:
         self.chance = chance
@@ -140,7 +140,7 @@ _SYLLABLES = "ba co di fu ge ha jo ki lu me no pa qui ro su te va wi xe yo zu la
 
 
 class Project:
-    """A made-up project: files, symbols, failing tests, and a clock."""
+    """Made-up project: files, symbols, failing tests, and a clock."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -164,20 +164,20 @@ class Project:
         self.seconds = chance.randint(0, 80_000)
 
     def word(self) -> str:
-        """A made-up word."""
+        """Return a made-up word."""
         return "".join(self.chance.choices(_SYLLABLES, k=self.chance.randint(2, 3)))
 
     def prose(self, words: int) -> str:
-        """A number of made-up words."""
+        """Return a number of made-up words."""
         return " ".join(self.word() for _ in range(max(1, words)))
 
     def now(self) -> str:
-        """The time of day, which advances with each call."""
+        """Return the time of day, which advances with each call."""
         self.seconds += self.chance.randint(2, 90)
         return f"{self.seconds // 3600 % 24:02d}:{self.seconds // 60 % 60:02d}:{self.seconds % 60:02d}"
 
     def body(self, path: str, lines: int = 12) -> str:
-        """The text of a file, equal for equal versions."""
+        """Return the text of a file, equal for equal versions."""
         own = random.Random(f"{path}{self.versions.get(path, 0)}")
         names = [own.choice(self.symbols) for _ in range(lines)]
         return "\n".join(f"{index + 1}\tdef {name}({own.choice(_SYLLABLES)}):" for index, name in enumerate(names))
@@ -188,11 +188,11 @@ class Project:
         return self.digest(path)
 
     def digest(self, path: str) -> dict[str, str]:
-        """The digest of a file."""
+        """Return the digest of a file."""
         return {path: f"{path}@{self.versions.get(path, 0)}"}
 
     def report(self) -> str:
-        """The output of the test command."""
+        """Return the output of the test command."""
         lines = [f"FAILED {test} - AssertionError: {abs(hash_of(test)) % 97}" for test in self.failing]
         took = f"{self.chance.uniform(0.5, 40):.2f}s"
         passed = len(self.tests) - len(self.failing)
@@ -200,7 +200,7 @@ class Project:
 
 
 def hash_of(text: str) -> int:
-    """A number for a text, equal in every process."""
+    """Return a number for a text, equal in every process."""
     return sum(ord(letter) * (index + 1) for index, letter in enumerate(text))
 
 
@@ -210,7 +210,7 @@ def pick(chance: random.Random, weights: dict[str, float]) -> str:
 
 
 def backoff(chance: random.Random) -> Iterator[int]:
-    """Growing waits in seconds."""
+    """Return growing waits in seconds."""
     wait: float = chance.choice((5, 10, 15, 30))
     factor = chance.choice((1.0, 1.5, 2.0))
     while True:

@@ -42,7 +42,7 @@ _ORDINARY_HELD_OUT = (
 
 
 class Worker:
-    """The style of one worker: length of its texts, number of concurrent calls, and frequency of tests."""
+    """Style of one worker: length of its texts, number of concurrent calls, and frequency of tests."""
 
     def __init__(self, teller: Teller, project: Project, *, held_out: bool = False) -> None:
         chance = teller.chance
@@ -70,7 +70,7 @@ class Worker:
         """Add a turn with these calls."""
         self.teller.tell(self.say(*calls))
 
-    # --- single things ---
+    # --- single actions ---
 
     def read(self, path: str | None = None) -> Done:
         """Read a file."""
@@ -310,17 +310,17 @@ KINDS: dict[str, Callable[[Worker], None]] = {
     "debugging": debug,
     "writing": write,
 }
-"""The kinds of healthy work."""
+"""Kinds of healthy work."""
 
 
 def segments(chance: random.Random, leading: str) -> Iterator[Callable[[Worker], None]]:
-    """Kinds of work in order, half of them the leading kind."""
+    """Return kinds of work in order, half of them the leading kind."""
     while True:
         yield KINDS[leading] if chance.random() < 0.5 else KINDS[chance.choice(list(KINDS))]
 
 
 def start(seed: int, leading: str) -> tuple[Worker, Iterator[Callable[[Worker], None]]]:
-    """A worker and its kinds of work."""
+    """Return a worker and its kinds of work."""
     chance = random.Random(f"{leading}:{seed}")
     teller = Teller(chance, chance.choice(("compaction", "compaction", "reset")))
     worker = Worker(teller, Project(chance), held_out=seed >= HELD_OUT)
@@ -328,7 +328,7 @@ def start(seed: int, leading: str) -> tuple[Worker, Iterator[Callable[[Worker], 
 
 
 def healthy(seed: int, leading: str, turns: int = 120) -> Tale:
-    """A healthy session of at least that many turns."""
+    """Return a healthy session of at least that many turns."""
     worker, work = start(seed, leading)
     while len(worker.teller.turns) < turns:
         worker.mood = worker.chance.uniform(0.55, 1.5)

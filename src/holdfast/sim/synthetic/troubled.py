@@ -1,7 +1,7 @@
 """Synthetic troubled workers: anxious ones, and five kinds of loops in many forms.
 
-Each begins as a healthy worker and goes wrong at a random turn. The onset of a loop is the turn that completes
-its second round, since a loop cannot be known earlier. The onset of anxiety is the first anxious turn.
+Each begins as a healthy worker and goes wrong at a random turn. The onset of a loop is the turn that completes its
+second round, since no detector can know it earlier. The onset of anxiety is the first anxious turn.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SAID_HELD_OUT = (
 
 
 class Nerves:
-    """The symptoms of an anxious worker: at least two of five."""
+    """Symptoms of an anxious worker: at least two of five."""
 
     def __init__(self, chance: random.Random, together: int) -> None:
         possible = ["short", "unchecked", "says", "stubs"]
@@ -79,7 +79,7 @@ class Nerves:
 
 
 def anxious(seed: int, fill: float) -> Tale:
-    """A worker that works properly until its context is filled beyond `fill`, then rushes to finish."""
+    """Return a worker that works properly until its context is filled beyond `fill`, then rushes to finish."""
     chance = random.Random(f"anxious:{fill}:{seed}")
     worker, work = start(seed, chance.choice(("tests", "refactoring", "operating", "writing", "tests")))
     teller = worker.teller
@@ -103,7 +103,7 @@ def anxious(seed: int, fill: float) -> Tale:
 
 
 def _crossing(teller: Teller, fill: float, contexts: int) -> int:
-    """The first turn with a context that full, after that many full contexts; -1 without one."""
+    """Return the first turn with a context that full, after that many full contexts; -1 without one."""
     below = True
     for index, told in enumerate(teller.turns):
         if below and told.fill > fill:
@@ -329,7 +329,7 @@ LOOPS: dict[str, Callable[[Worker], tuple[Loop, int]]] = {
 
 
 def looping(seed: int, kind: str) -> Tale:
-    """A healthy session in which a loop of that kind begins and never ends."""
+    """Return a healthy session in which a loop of that kind begins and never ends."""
     chance = random.Random(f"{kind}:{seed}")
     worker, work = start(seed, chance.choice(("tests", "refactoring", "exploring", "debugging", "operating")))
     teller: Teller = worker.teller
