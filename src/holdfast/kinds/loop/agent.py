@@ -56,7 +56,7 @@ def spec_of(agent: Agent) -> LoopSpec | None:
 def plan_of(request: ModelRequest) -> Plan | None:
     """Return the plan in the latest result, or None.
 
-    Notes and messages may follow the plan. They do not prevent its work: the next plan includes the messages. A plan
+    Notes and messages may follow the plan. They do not cancel its work: the next plan includes the messages. A plan
     without work is made again.
     """
     last = request.messages[-1] if request.messages else None

@@ -64,7 +64,7 @@ class LoopSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One tool call of a plan.
+    """Tool call of a plan.
 
     `purpose` is one of `work`, `look`, `restore`, `check:0`, `again:ID:0`, `until`, `ask`, `step`.
     """

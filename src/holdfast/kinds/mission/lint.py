@@ -5,7 +5,7 @@
 | `already_passes` | a check passes before any work |
 | `cannot_fail` | a check passes when nothing works |
 | `does_not_exist` | a check needs a program or a test that does not exist |
-| `guard_fails` | a guard, which has to pass throughout, fails |
+| `guard_fails` | a guard, which must pass throughout, fails |
 | `unchecked` | an item has no criterion for when it is done |
 | `vague` | a sentence that readers interpret differently |
 | `too_large` | an item that does not fit one context |

@@ -47,7 +47,7 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A line, its file, and the log of the worker that submitted it; empty if there is none."""
+    """Line, its file, and the log of the worker that submitted it; empty if there is none."""
 
     path: str
     line: str

@@ -78,7 +78,7 @@ async def demo_run(call: Call) -> int:
 
 
 _MISSION = {"workers": "", "fault": "", "rubric_share": "rubric-share", "packages": "with", "seed": "", "kills": ""}
-"""Options that need --mission: name in the parsed arguments → name on the command line, where it differs."""
+"""Options that need --mission: name in the parsed arguments → name on the command line, if different."""
 
 
 async def _run_session(call: Call) -> int:

@@ -336,7 +336,7 @@ def interpreter_of(python: str) -> str:
 
 
 def _announce(library: Library, folder: Path) -> None:
-    """Let `importlib.metadata` find the library, which is run from its sources and never installed."""
+    """Let `importlib.metadata` find the library, which runs from its sources and is never installed."""
     info = folder / f"{re.sub(r'[-_.]+', '_', library.name).lower()}-{library.version}.dist-info"
     shutil.rmtree(info, ignore_errors=True)
     info.mkdir()
@@ -382,7 +382,7 @@ class SuiteCounts(msgspec.Struct, frozen=True):
 
 
 def parse_counts(output: str) -> SuiteCounts:
-    """Parse pytest's closing line in `output`, for reports; the exit status says whether the run passed."""
+    """Parse pytest's closing line in `output`, for reports; the exit status shows whether the run passed."""
     for line in reversed(output.splitlines()):
         found = dict((word.rstrip("s"), int(count)) for count, word in re.findall(r"(\d+) ([a-z]+)", line))
         if found.keys() & {"passed", "failed", "error"} and " in " in line:

@@ -69,7 +69,7 @@ def judge_workers(shop: Workers, only: str = "") -> list[Violation]:
 
 
 def judge(world: World, only: str = "") -> list[Violation]:
-    """Return violations in a world at rest, with `only` of that invariant alone."""
+    """Return violations in a world after the calm, with `only` of that invariant alone."""
     found: list[Violation] = []
     for of_world in OF_WORLD:
         if only in ("", of_world.__name__):

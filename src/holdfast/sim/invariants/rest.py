@@ -1,4 +1,4 @@
-"""Invariants of sessions at rest: no input is forgotten, stops are honored (S2, S3, S14, S27)."""
+"""Invariants of parked and finished sessions: no input is forgotten, stops are honored (S2, S3, S14, S27)."""
 
 from __future__ import annotations
 

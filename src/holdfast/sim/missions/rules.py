@@ -320,7 +320,7 @@ OF_WORLD = (rest.nothing_unexplained, log.spend_stays_under_the_cap)
 
 
 def judge_mission(world: MissionWorld, approvals: int, only: str = "") -> list[Violation]:
-    """Return violations in a mission world at rest, with `only` of that rule alone."""
+    """Return violations in a mission world after the calm, with `only` of that rule alone."""
     found: list[Violation] = []
     history = MissionHistory(world, approvals)
     for rule in RULES:

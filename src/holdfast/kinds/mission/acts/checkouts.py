@@ -37,7 +37,7 @@ MOUNTS_MAX = 300
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """A commit to check, its tree, and `people`: the commit whose protected files it is checked with."""
+    """Commit to check, its tree, and `people`: the commit whose protected files it is checked with."""
 
     commit: str
     tree: str
@@ -160,7 +160,7 @@ IDLE_S = 10.0
 
 
 class Place(msgspec.Struct):
-    """A checkout, and the spec of its hands with the services that they need."""
+    """Checkout, and the spec of its hands with the services that they need."""
 
     workspace: Workspace
     spec: HandsSpec

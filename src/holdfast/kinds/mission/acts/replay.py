@@ -34,7 +34,7 @@ LINE_MAX = 100_000
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A commit of the main branch: the criteria that had passed by then, and the latest followed commit in it."""
+    """Commit of the main branch: the criteria that had passed by then, and the latest followed commit in it."""
 
     commit: str
     passed: tuple[str, ...]

@@ -54,7 +54,7 @@ class Ran(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of a group's checks, and its outcome.
+    """Run of a group's checks, and its outcome.
 
     `tests` are outcomes by criterion and test id, where the runner reports them. `notes` explain, by criterion, why a
     run with exit status 0 is red.

@@ -1,8 +1,8 @@
 """Verification of a tree by the harness's own runs of checks, on clean checkouts, in hands (S25).
 
 `verification.started` precedes each run and names its hands. A verdict is recorded as soon as it is known, and reused
-under the same key. After a crash, the next brain waits for a check's own run that still goes on; any other run without
-verdict is repeated, since its checkout is thrown away.
+under the same key. After a crash, the next brain waits for a check's own run that is still in progress; any other run
+without a verdict is repeated, since its checkout is discarded.
 
 A passing check counts after a proof that it could have failed (`acts.proving`), and, if it never passed before, after
 several passes.
@@ -90,7 +90,7 @@ def _repo(shift: Shift) -> str:
 
 
 class _Verification:
-    """One verification in one shift."""
+    """Verification in one shift."""
 
     def __init__(self, shift: Shift, action: Verify) -> None:
         mission = of_mission(shift.state)
@@ -114,7 +114,7 @@ class _Verification:
         return of_mission(self.shift.state)
 
     async def run(self) -> None:
-        """Run the checks without a verdict."""
+        """Run the checks that have no verdict."""
         known = self.mission.contract.criteria()
         all_checks = {name: each.check for name, each in known.items() if each.check is not None}
         checks = {name: all_checks[name] for name in self.action.criteria if name in all_checks}
@@ -154,7 +154,7 @@ class _Verification:
         return self.prover.typed(group, await self.runner.files(laid), _label(group, ground), nonce)
 
     async def _run_of(self, group: Group, ran: Ran, ground: Ground) -> Run:
-        """Read the result of a run: with exit status 0 a check must also have run the tests of the base."""
+        """Read the result of a run: with exit status 0, a check must also have run the tests of the base."""
         result, files = ran.result, await self.runner.files(await self.places.laid(ground))
         cut = bool(result.limit) or result.cancelled
         said = checking.read(group.checks[0], result.exit_code, result.output, timed_out=result.timed_out, cut=cut)

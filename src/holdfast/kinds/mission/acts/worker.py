@@ -1,4 +1,4 @@
-"""A worker in one shift: its memory, and the commit of its folder whenever the session parks (S24)."""
+"""Worker in one shift: its memory, and the commit of its folder whenever the session parks (S24)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from holdfast.repo.repository import Commit, Kept, Repository
 
 
 class Hooked:
-    """The hooks of a worker.
+    """Hooks of a worker.
 
     `scripts` are files by path that are restored before any hook runs; `programs` among them are executable. `guarded`
-    means that some could not be written, so that each is compared first. `losses` counts by call the hands that were
-    lost while its hooks ran. Hooks of concurrent calls take turns.
+    means that some could not be written, so that each is compared first. `losses` counts lost hands during hooks, by
+    call. Hooks of concurrent calls take turns.
     """
 
     def __init__(self, settings: Settings, scripts: Mapping[str, bytes], programs: frozenset[str]) -> None:

@@ -48,7 +48,7 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A claim, with evidence of its own or of each of its examples.
+    """Claim with evidence of its own or of each of its examples.
 
     `kind` names its subject; `count` is the number of occurrences, all of them in `examples` if it has any. `more` are
     the arguments of the command that lists them. `options` are those of a decision.
@@ -279,7 +279,7 @@ def _whole(brief: Brief, most: int, left: int, typed: Typed) -> str:
 
 
 def _decision(brief: Brief, line: Line, number: int, most: int, typed: Typed) -> list[str]:
-    """A decision with its examples and options."""
+    """Render a decision with its examples and options."""
     out = [f"{number}. **{plain(line.text, HEAD_MAX)}**{_links(brief, line.evidence, ())}"]
     out += [f"   > {_example(brief, each)}" for each in line.examples[:most]]
     rest = len(line.examples) - most

@@ -43,7 +43,7 @@ class Group(NamedTuple):
     checks: tuple[Check, ...]
 
     def part(self, names: Collection[str]) -> Group:
-        """The group reduced to these criteria."""
+        """Return the group reduced to these criteria."""
         kept = [(name, check) for name, check in zip(self.names, self.checks, strict=True) if name in names]
         return Group(tuple(name for name, _ in kept), tuple(check for _, check in kept))
 
@@ -156,8 +156,8 @@ def read(check: Check, exit_code: int | None, output: str, *, timed_out: bool = 
 
 
 def key(tree: str, contract: str, environment: str, laid: str) -> str:
-    """The key of a verdict. The digest of the contract covers its checks; `laid`, the tree that is checked out in place
-    of `tree`, covers the protected files (S25).
+    """Return the key of a verdict. The digest of the contract covers its checks; `laid`, the tree that is checked out
+    in place of `tree`, covers the protected files (S25).
     """
     return hashlib.sha256(msgspec.json.encode((tree, contract, environment, laid))).hexdigest()
 

@@ -61,7 +61,7 @@ def _ability(ability: CheckAbility, kind: str) -> Ability:
 
 
 def in_words(kinds: Iterable[str]) -> str:
-    """Describe the lost kinds for the worker who has to restore them."""
+    """Describe the lost kinds for the worker who must restore them."""
     return "; ".join(LOST[kind] for kind in kinds)
 
 

@@ -1,1 +1,1 @@
-"""The conductor: code that decides what a mission does next."""
+"""Conductor: code that decides the next step of a mission."""

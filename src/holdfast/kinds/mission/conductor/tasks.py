@@ -120,7 +120,7 @@ def _open(mission: MissionState, task: TaskState) -> Found:
 
 
 def worker_ref(mission: MissionState, task: TaskState) -> str:
-    """Name of a task's branch, beside the main branch of its mission."""
+    """Name of a task's branch, next to the main branch of its mission."""
     return f"{mission.ref.removesuffix('/main')}/{task.task.id}"
 
 

@@ -32,7 +32,7 @@ class Amendment(msgspec.Struct, frozen=True):
 
     @property
     def needs_person(self) -> bool:
-        """True if a user has to allow the change."""
+        """True if a user must allow the change."""
         return bool(self.weaker)
 
     @property

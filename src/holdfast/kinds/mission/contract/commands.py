@@ -34,7 +34,7 @@ _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
 
 class Run(NamedTuple):
-    """A program with its arguments and its folder, relative to the line's starting folder."""
+    """Program with its arguments and its folder, relative to the line's starting folder."""
 
     program: str
     arguments: tuple[str, ...]

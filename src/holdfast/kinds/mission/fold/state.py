@@ -56,7 +56,7 @@ class Proof(msgspec.Struct, array_like=True):
 
 
 class TaskState(msgspec.Struct):
-    """A task and its progress.
+    """Task and its progress.
 
     `attempt` counts workers, `iterations` the refused submissions of the present one. `base` is the commit that it
     works on, `pristine` the latest commit of the followed branch in it; `commit` and `tree` were submitted last.
@@ -148,7 +148,7 @@ class ChildRole(msgspec.Struct):
 
 
 class MissionState(msgspec.Struct):
-    """State of a mission beside the kernel's state of its session.
+    """State of a mission, in addition to the kernel's state of its session.
 
     `main` is the commit of the main branch, `main_tree` its tree; all of `passed` pass there (S26). `verdicts` are by
     tree and criterion, for trees that may still matter. `tasks` are in the order of the plan. `groups` are parts of a

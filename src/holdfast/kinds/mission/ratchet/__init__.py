@@ -1,1 +1,1 @@
-"""The ratchet: protection of the files that verify a worker's tree."""
+"""Ratchet: protection of the files that verify a worker's tree."""

@@ -32,7 +32,7 @@ TIMEOUT_MAX_S = 3_600.0
 """Default timeout of a hook, timeout of a check, and the longest timeout of either."""
 
 SENT_BACK_MAX = 3
-"""Refusals of a worker's submission by hooks; after these, hooks let it pass and the harness's own checks decide."""
+"""Refusals of a worker's submission by hooks; afterwards hooks let it pass and the harness's own checks decide."""
 
 HOOKS_MAX = 50
 PATTERN_MAX = 200
@@ -55,7 +55,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_, |-]*")
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """A command and its event. A `check` gets no standard input, and any failure of it counts."""
+    """Command and its event. A `check` gets no standard input, and any failure of it counts."""
 
     event: str
     command: str
@@ -65,7 +65,7 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The hooks of a project; `problems` describe settings that cannot be used."""
+    """Hooks of a project; `problems` describe settings that cannot be used."""
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()

@@ -35,7 +35,7 @@ FILES = 400
 
 
 class Probe(NamedTuple):
-    """A run that must fail. `checks` are its commands, `files` the differences from the tree (None: removed).
+    """Run that must fail. `checks` are its commands, `files` the differences from the tree (None: removed).
 
     `ids` are the tests that must be reported as failed, by the index of the check; for `data`, test files of which one
     test must. The probe proves nothing about a check without ids, unless it is hollow or empty.

@@ -16,7 +16,7 @@ DEPTH_MAX = 60
 
 
 class Node(msgspec.Struct):
-    """A value with its span in the text. `members` are the values of an object, `elements` those of an array."""
+    """Value with its span in the text. `members` are the values of an object, `elements` those of an array."""
 
     value: Any
     start: int
@@ -34,7 +34,7 @@ class Node(msgspec.Struct):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A text and its file name, for error messages."""
+    """Text and its file name, for error messages."""
 
     name: str
     text: str
