@@ -73,7 +73,7 @@ def _item(tree: Tree, part: Part, item: ItemRow, event: Event, known: Known | No
     return Line("waits", text, evidence=(of(event),), more=("inbox", item.item_id), options=options)
 
 
-# --- a stuck mission ----------------------------------------------------------------------------------
+# --- a stuck mission -----------------------------------------------------------------------------
 
 
 def _mission_stuck(known: Known, item_id: str, fact: ApprovalRequested, event: Event) -> Line:

@@ -49,7 +49,7 @@ def wanted(ability: CheckAbility) -> frozenset[str]:
 def lost(ability: CheckAbility, shown: Collection[str]) -> frozenset[str]:
     """Return the kinds on which the check failed before the work and no longer fails.
 
-    A test runner that failed on the base has to fail on all of them. Another command may have failed there for a reason
+    A test runner that failed on the base must fail on all of them. Another command may have failed there for a reason
     that no probe reproduces.
     """
     sure = ("yes", "base") if ability.canary == "yes" else ("yes",)

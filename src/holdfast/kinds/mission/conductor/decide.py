@@ -38,7 +38,7 @@ DOCUMENTS = "documents"
 def decide(
     state: State, now_us: int, running: frozenset[str] = frozenset(), ran: frozenset[str] = frozenset()
 ) -> Action | MissionAction:
-    """Return the next action of the mission. `running` are the effects under way in this shift, `ran` those ended."""
+    """Return the mission's next action. `running` are the effects under way in this shift, `ran` those that ended."""
     mission = of_mission(state)
     if state.cancelled:
         return _cancelled(state, mission)

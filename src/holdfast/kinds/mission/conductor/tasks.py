@@ -128,7 +128,7 @@ def _end(task: TaskState, status: Literal["failed", "blocked"], why: str, best: 
     return Record((TaskEnded(task_id=task.task.id, status=status, why=why, best=best),))
 
 
-# --- reports of workers -----------------------------------------------------------------------------
+# --- reports of workers --------------------------------------------------------------------------
 
 
 def _working(state: State, mission: MissionState, task: TaskState) -> Found:
@@ -195,7 +195,7 @@ def _words(value: object) -> tuple[str, ...]:
     return tuple(str(each) for each in value) if isinstance(value, list | tuple) else ()
 
 
-# --- findings of the harness --------------------------------------------------------------------------
+# --- findings of the harness ---------------------------------------------------------------------
 
 
 def _handed_in(state: State, mission: MissionState, task: TaskState, running: frozenset[str]) -> Found:
