@@ -261,7 +261,7 @@ class _Verification:
     async def _green(self, run: Run, runs: int, failures: int) -> None:
         """Count a passing check once it could have failed and has passed as often as required."""
         names, most = run.group.names, self.mission.policy.confirm_runs
-        settled = only_looks(self.action.effect) or run.group.checks[0].metric is not None  # they had as many
+        settled = only_looks(self.action.effect) or run.group.checks[0].metric is not None  # they had enough runs
         new = proofs.never_green(self.mission, names) if most > 1 and not settled else ()
         red = dict.fromkeys(new, sometimes(runs, failures)) if failures else {}
         sure = [name for name in names if name not in red]

@@ -56,7 +56,7 @@ class RoleKind(Kind[State]):
         return EndCalls(tuple(ToolResult(call_id=call.call_id, outcome="skipped", content=why) for call in opened))
 
     def instead(self, state: State, action: Action | None) -> Action | None:
-        """End a role that has submitted or failed; its mission then opens a fresh one after a failure.
+        """End a role that has submitted or failed; its mission opens a fresh one after a failure.
 
         A role fails when its submissions are refused too often or it makes no progress. In the latter case, another
         session would ask the user.
