@@ -141,7 +141,7 @@ class Intake(Poster):
         return await self.post(session.session_id, UserResume(reason=reason), key)
 
     async def hand_over(self, session: SessionRow, name: str) -> PostReceipt:
-        """Transfer the session to another user, who answers its inbox items from now on."""
+        """Transfer the session to another user, who answers its inbox items unless the policy names approvers."""
         owner = person(name)
         if not owner or not owner.isprintable() or any(char.isspace() for char in owner):
             raise UsageError(f"{name!r} is not a user name; for example: holdfast handover {session.session_id} anna")

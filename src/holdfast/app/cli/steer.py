@@ -158,7 +158,7 @@ async def _paused(runtime: Runtime, row: SessionRow) -> bool:
 def handover_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `handover`."""
     parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
-    parser.add_argument("name", metavar="NAME", help="New owner, who answers its inbox items")
+    parser.add_argument("name", metavar="NAME", help="New owner; answers inbox items unless [people] names approvers")
     parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
