@@ -140,7 +140,7 @@ def test_a_contract_that_cannot_be_meant_is_asked_for_again(type: Type, repo: Pa
     )
     said = type("mission", "init", "Complete it.", "--repo", repo, "--model", model, "--json").went(0)
     answers = [line["content"] for line in said.lines if line["type"] == "agent.tool_result"]
-    assert "'part' as that of another one" in answers[0]
+    assert "'part', which is already taken" in answers[0]
     assert "no criterion says when it is done" in answers[1]
     assert "cannot fail" in answers[2]
     assert answers[3] == "Handed in."

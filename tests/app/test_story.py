@@ -147,7 +147,7 @@ def test_a_key_is_taken_whole(type: Type, note: str) -> None:
     type("run", "ten", "--model", note, "--session-id", "job-10").went()
     type("run", "one", "--model", note, "--session-id", "job-1").went()
     assert [line["goal"] for line in type("ps", "--json").lines] == ["one", "ten"]
-    type("show", "job-").refused(2, "job-", "more than one")
+    type("show", "job-").refused(2, "job-", "several sessions")
     assert "goal        one" in type("show", "job-1").out
 
 

@@ -130,7 +130,7 @@ async def test_a_verdict_counts_when_each_criterion_has_evidence_that_is_there()
         (verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, [], "")), "tone has no evidence"),
         (
             verdict("pass", ("shout", True, ["event 2"], ""), ("tone", True, [DEFINED], "")),
-            "event 2 is no result",
+            "event 2 is not a result",
         ),
         (
             verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, ["src/app/none.py:1"], "")),

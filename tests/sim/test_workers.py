@@ -147,10 +147,17 @@ def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
 
 @plant("workers_stay")
 def a_log_in_trouble_ends_the_worker(patch: pytest.MonkeyPatch) -> None:
-    def trouble(service: Service, error: HoldfastError) -> float:
-        raise error
+    whole = Service._look
 
-    patch.setattr(Service, "_trouble", trouble)
+    async def look(service: Service, crew: Crew) -> float:
+        def raises(session_id: str, error: HoldfastError, again_s: float | None) -> None:
+            if not session_id:
+                raise error
+
+        service._on_error = raises
+        return await whole(service, crew)
+
+    patch.setattr(Service, "_look", look)
 
 
 @plant("workers_stay")

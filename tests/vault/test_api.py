@@ -35,9 +35,9 @@ async def test_a_run_takes_hosts_registries_and_secrets(tmp_path: Path, load: Lo
 
 
 BAD: list[tuple[Mapping[str, Any], str]] = [
-    ({"allow_hosts": "a.example.com"}, "has to be a list of names"),
+    ({"allow_hosts": "a.example.com"}, "must be a list of names"),
     ({"allow_hosts": ["*.example.com"]}, "name each host exactly"),
-    ({"secrets": "forge"}, "has to be a list of names"),
+    ({"secrets": "forge"}, "must be a list of names"),
     ({"secrets": ["forg"]}, "did you mean 'forge'"),
 ]
 

@@ -93,7 +93,7 @@ class Watch(NoObserver):
                 self.problems += _shown(command + (entry / "environ").read_bytes(), f"the environment of {command!r}")
             except OSError:
                 continue
-            if b".egress." in command and _holds_open(entry, self.home):
+            if b"holdfast.testing.egress" in command and _holds_open(entry, self.home):
                 self.proxies += 1
                 limits = (entry / "limits").read_text()
                 if limits.split("Max core file size", 1)[1].split()[:2] != ["0", "0"]:
