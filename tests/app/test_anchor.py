@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.app.terminal import Said, Type, script, spawn, turn
+from tests.support.child import await_end, command_of
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -228,10 +230,13 @@ def test_a_command_that_never_ends_is_ended_with_its_children(
 ) -> None:
     sessions(type, model, "a")
     monkeypatch.setattr("holdfast.app.cli.integrity.LIMIT_S", 1.0)
-    watched = tmp_path / "alive"
-    watched.touch()
-    type("anchor", "--exec", "sh", "-c", f"tail -f {watched} & wait").refused(5, "did not end within 1 s")
-    assert subprocess.run(["pgrep", "-f", f"tail -f {watched}"], capture_output=True, check=False).returncode == 1
+    known = tmp_path / "pid"
+    type("anchor", "--exec", "sh", "-c", f"tail -f /dev/null & echo $! > {known}; wait").refused(
+        5, "did not end within 1 s"
+    )
+    child = int(known.read_text())
+    await_end(child, PATIENCE_S)  # its end follows the signal, but not at once
+    assert command_of(child) == b""
 
 
 @pytest.mark.parametrize(
