@@ -205,7 +205,7 @@ def read_tree(git: Plumbing, tree: str) -> dict[bytes, Entry]:
             out[path] = Entry(_mode(int(mode, 8)), name)
         if process.wait():
             raise git.unfit(f"reading the tree {tree[:12]}", "it is not there, or damaged")
-    if is_hex(tree):
+    if is_hex(tree) and len(out) <= TREES_KEPT_FILES:
         if sum(map(len, list(_TREES.values()))) + len(out) > TREES_KEPT_FILES:
             _TREES.clear()
         _TREES[key] = dict(out)
