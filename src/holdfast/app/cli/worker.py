@@ -197,7 +197,7 @@ async def _stop(call: Call, runtime: Runtime) -> int:
     await _end_jobs(call, runtime)
     idle = len(stopping.resting) - len(running)
     if idle:
-        call.note(f"{counted(idle, 'session')} that nobody ran {'stays' if idle == 1 else 'stay'} as they are")
+        call.note(f"{counted(idle, 'session')} without a process stayed unchanged")
     if not running:
         call.note("nothing was running")
     return 0

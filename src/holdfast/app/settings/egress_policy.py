@@ -133,7 +133,9 @@ def _header(value: Any) -> str:
 def _variable(value: Any) -> str:
     name = variable_name(value)
     if _NOT_VARIABLES.fullmatch(name):
-        raise ValueError(f"{name} changes how programs run, so it cannot hold a placeholder; such as API_KEY")
+        raise ValueError(
+            f"{name} changes how programs run, so it cannot hold a placeholder; use another name, such as API_KEY"
+        )
     return name
 
 

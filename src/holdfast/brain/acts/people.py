@@ -258,7 +258,7 @@ async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
         raise HeadMoved("money that others held may be free again", folded=shift.state.seq, head=shift.state.seq)
     if fits_later:
         due_us = shift.doors.clock.now_us() + HELD_PARK_US
-        detail = "the money that is left is held by other sessions for now"
+        detail = "the rest of the budget is reserved by other sessions for now"
         return End(ShiftEnded(status="parked", reason="budget", detail=detail, due_us=due_us))
     return await out_of_money(shift, refused)
 
