@@ -4,7 +4,7 @@
 
 BIN := .venv/bin
 FAST := $(addprefix tests/,facts session kinds mission model log fleet vault notify house/test_tidy.py)
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -15,7 +15,7 @@ setup: ## make .venv with holdfast in it; install the system packages it needs
 demo: setup ## watch an agent rebuild a real library, be killed, wake, and finish
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: setup ## run all tests, three files at a time; ROOM=log runs those of one room
+test: setup ## run all tests, four files at a time; ROOM=log runs those of one room
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(if $(ROOM),tests/$(ROOM)) $(ARGS)
 
 test-fast: setup ## run the tests without sandboxes, kills, and long searches: about a minute

@@ -30,9 +30,11 @@ from tests.support.waiting import PATIENCE_S
 
 OFFLINE = Path(__file__).parent / "offline"
 
-hypothesis.settings.register_profile("here", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
-hypothesis.settings.register_profile("fast", deadline=None, max_examples=10)
+_HERE = hypothesis.settings(deadline=None, max_examples=50)
+hypothesis.settings.register_profile("here", _HERE)
+hypothesis.settings.register_profile("ci", _HERE, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.register_profile("fast", _HERE, max_examples=10)
+hypothesis.settings.register_profile("full", _HERE, max_examples=1_000)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 forbid_network()

@@ -32,10 +32,10 @@ def repository(request: pytest.FixtureRequest) -> str:
 
 
 def holds(name: str, found: dict[str, Any]) -> None:
-    """Set up once, found again within a second, green both times, no way outside, the workspace as it was."""
+    """Set up once, found again at once, green both times, no way outside, the workspace as it was."""
     assert found["error"] == ""
     assert (found["cached"], found["same"]) == ([False, True], True)
-    assert found["ms"][1] < 1000
+    assert found["ms"][1] < found["ms"][0] / 5
     suite, network, again = found["outputs"]
     green = REPOSITORIES[name][0]
     assert green in suite
@@ -52,6 +52,13 @@ async def test_a_repository_is_set_up_once_and_its_suite_runs(repository: str, t
     holds(repository, await tried(tmp_path, repository))
 
 
+@pytest.mark.faults
 def test_the_same_as_an_ordinary_user(repository: str, tmp_path: Path) -> None:
     holds(repository, run_as_user(tmp_path, "tests.environment.user_driver", repository))
     assert os.getuid() == 0
+
+
+def test_python_as_an_ordinary_user(tmp_path: Path) -> None:
+    if reason := has(*REPOSITORIES["python"][1]) or unreachable():
+        pytest.skip(reason)
+    holds("python", run_as_user(tmp_path, "tests.environment.user_driver", "python"))

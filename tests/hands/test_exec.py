@@ -79,7 +79,7 @@ async def test_a_fork_bomb_dies_with_its_call(rig: RealRig, tmp_path: Path) -> N
     if hands.identity.provider == "unsandboxed":
         pytest.skip("without a sandbox nothing limits the number of processes")
     word = f"bomb-{os.getpid()}"
-    bomb = f'python3 -c "\nimport os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n" {word}'
+    bomb = f'python3 -c "\nimport os, time\nwhile True:\n  try: os.fork()\n  except OSError: time.sleep(0.01)\n" {word}'
     result = await run(hands, "1.0", bash(bomb, PATIENCE_S))
     assert result.limit == "processes", result
     assert not result.timed_out

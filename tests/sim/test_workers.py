@@ -28,6 +28,9 @@ from holdfast.sim.run import run_seeds, run_workers
 from tests.sim.planted.kit import Bed, Plant, hunt
 
 CLEAN = 60
+FOUND = (43_101_509,)
+"""Seeds outside the sweeps that once broke an invariant."""
+
 WITHIN = 120
 
 BED = Bed()
@@ -40,6 +43,12 @@ def test_no_invariant_is_violated() -> None:
         pytest.fail(totals.failing.report())
     assert totals.seeds == CLEAN
     assert min(totals.posts, totals.effects) >= CLEAN
+
+
+def test_seeds_that_once_broke_an_invariant_are_clean() -> None:
+    totals = run_seeds(FOUND, run_workers)
+    if totals.failing is not None:
+        pytest.fail(totals.failing.report())
 
 
 @pytest.mark.faults

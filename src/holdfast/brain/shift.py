@@ -25,6 +25,7 @@ from holdfast.session.actions import Action
 from holdfast.session.context.window import needed
 from holdfast.session.decide import decide
 from holdfast.session.fold import fold
+from holdfast.session.fold.clock import was_set
 from holdfast.session.state import Call, ResponseItem, State
 
 T = TypeVar("T")
@@ -140,7 +141,12 @@ class Shift:
         return await self._append(facts, posts, head=True)
 
     async def fact(self, *facts: Fact) -> list[Event]:
-        """Append the outcome of an effect, under the epoch alone (S2)."""
+        """Append the outcome of an effect, under the epoch alone (S2), after a new reading if the clock was set: a wait
+        may begin with this outcome, and the process may be killed before the next decision.
+        """
+        clock = self.look_at_clock()
+        if was_set(self.state, clock.boot_id, clock.booted_us) and not isinstance(facts[0], ClockSet):
+            return (await self._append((clock, *facts), (), head=False))[1:]
         return await self._append(facts, (), head=False)
 
     async def post(self, key: str, fact: Fact) -> None:

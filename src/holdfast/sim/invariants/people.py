@@ -103,15 +103,15 @@ def nothing_unseen_expires(history: History) -> Iterator[str]:
 
 def _set_back_us(history: History, first: int, last: int) -> int:
     """Return by how much the clock was set back between two events: as event times show it, or exactly, by the boot
-    times that brains read before and after them in the same boot.
+    times that brains read before, between, and after them in the same boot.
     """
     shown_us = _shown_back_us(history, first, last)
-    before = _reading(history, first)
-    after = _reading(history, last, before[1]) if before else None
-    if before is None or after is None:
+    readings = _readings(history, first, last)
+    if len(readings) < 2:
         return shown_us
-    exact_us = before[2] - _shown_back_us(history, before[0], first) - after[2]
-    return max(shown_us, exact_us + _shown_back_us(history, after[0], last))
+    exact_us = sum(max(0, earlier[1] - later[1]) for earlier, later in pairwise(readings))
+    before_us = _shown_back_us(history, readings[0][0], first)
+    return max(shown_us, exact_us - before_us + _shown_back_us(history, readings[-1][0], last))
 
 
 def _shown_back_us(history: History, first: int, last: int) -> int:
@@ -119,18 +119,20 @@ def _shown_back_us(history: History, first: int, last: int) -> int:
     return sum(max(0, before - after) for before, after in pairwise(times))
 
 
-def _reading(history: History, last: int, boot_id: str = "") -> tuple[int, str, int] | None:
-    """Return the latest boot time read up to an event: its position, the boot, and the wall time of the boot."""
-    for event in reversed(history.events[:last]):
-        match event.fact:
-            case ShiftStarted() | ShiftEnded() | ClockSet() | ApprovalSeen() as fact if fact.booted_us and boot_id in (
-                "",
-                fact.boot_id,
-            ):
-                return event.seq, fact.boot_id, min(fact.booted_us, event.at_us - fact.up_us)
-            case _:
-                continue
-    return None
+def _readings(history: History, first: int, last: int) -> list[tuple[int, int]]:
+    """Return the position and the wall time of the boot of the latest reading up to `first` and of all later ones up to
+    `last` in the same boot.
+    """
+    found, boot_id = list[tuple[int, int]](), ""
+    for event in history.events[:last]:
+        fact = event.fact
+        if not isinstance(fact, ShiftStarted | ShiftEnded | ClockSet | ApprovalSeen) or not fact.booted_us:
+            continue
+        if event.seq <= first:
+            found, boot_id = [], fact.boot_id
+        if fact.boot_id == boot_id:
+            found.append((event.seq, min(fact.booted_us, event.at_us - fact.up_us)))
+    return found
 
 
 def items_close_with_their_session(history: History) -> Iterator[str]:

@@ -182,7 +182,7 @@ ENVIRONMENT = {
     "PYTHONSTARTUP": "",
     "PYTHONINSPECT": "",
     "NODE_OPTIONS": "",
-    "PYTHONPYCACHEPREFIX": "/dev/null",  # no compiled file is read
+    "PYTHONDONTWRITEBYTECODE": "1",  # compiled files of a tree are set aside, and none is made
 }
 """Variables of every check. `PYTEST_DISABLE_PLUGIN_AUTOLOAD` is not among them: a suite may need its plug-ins, which
 come from the environment and not from the worker; plug-ins announced by a tree are removed."""
