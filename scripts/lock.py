@@ -47,6 +47,20 @@ def without_addresses(lock: str) -> str:
     return re.sub(r'\{ registry = "[^"]*" \}', '{ registry = "." }', lock)
 
 
+def with_extras(requirements: str, lock: str) -> str:
+    """Requirement lines that name the extras which other packages ask for.
+
+    pip resolves `name[extra]` apart from `name`: without the extra on the pinned line it takes the newest
+    release for it, and then refuses that release because no hash of it is known.
+    """
+    wanted: dict[str, set[str]] = {}
+    for name, extras in re.findall(r'^    \{ name = "([^"]+)", extra = \[([^\]]+)\]', lock, flags=re.MULTILINE):
+        wanted.setdefault(name, set()).update(re.findall(r'"([^"]+)"', extras))
+    for name, asked in wanted.items():
+        requirements = re.sub(rf"(?m)^{re.escape(name)}==", f"{name}[{','.join(sorted(asked))}]==", requirements)
+    return requirements
+
+
 def find_uv() -> str:
     """The path of uv; exit 5 with the way to get it when there is none."""
     beside = Path(sys.executable).with_name("uv")
@@ -69,10 +83,10 @@ def main() -> None:
         return done.stdout
 
     run("lock", "-q", *(["--upgrade"] if arguments.upgrade else []))
+    lock = ROOT / "uv.lock"
     for name, groups in EXPORTS.items():
         body = run("export", "-q", "--frozen", "--no-emit-project", "--no-header", "--no-annotate", *groups)
-        (ROOT / name).write_text(HEADER.format(what=WHAT[name], name=name) + body)
-    lock = ROOT / "uv.lock"
+        (ROOT / name).write_text(HEADER.format(what=WHAT[name], name=name) + with_extras(body, lock.read_text()))
     lock.write_text(without_addresses(lock.read_text()))
 
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -67,6 +68,12 @@ LONG = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first."""
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collected tests out of garbage collection: walking them again and again took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.app.screen.inbox import LISTED_LINES, LISTED_WIDTH, build, lines
+from holdfast.app.screen.inbox import LISTED_LINES, LISTED_WIDTH, lines
+from holdfast.service.inbox import build
 from holdfast.session.context.text import is_hidden, visible
 from holdfast.session.decide.waits import proof_text
 from tests.app.asking import asks, facts, item_of

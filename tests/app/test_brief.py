@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.screen.briefs import brief_of, logs_below, moment
+from holdfast.app.screen.briefs import moment
 from holdfast.app.screen.tracing import Line, author
 from holdfast.app.settings.config import Settings
 from holdfast.errors import UsageError
@@ -21,6 +21,7 @@ from holdfast.facts.task import RepoMerged, TaskHandedIn
 from holdfast.kinds.mission.brief.audit import audit
 from holdfast.kinds.mission.why import suspects
 from holdfast.repo.fake_repository import FakeRepository
+from holdfast.service.briefs import brief_of, logs_below
 from tests.app.terminal import PRICE, Type, bash, script, turn
 from tests.mission.brief_mission import MAIN, World, contract_of
 from tests.support.trusted import trust
@@ -67,11 +68,12 @@ async def contradictions(home: Path, key: str, since_seq: int) -> list[str]:
     """What briefs of a session say that its logs do not."""
     async with open_runtime(Settings(home=str(home))) as runtime:
         row = await runtime.store.find(key)
-        events, below = await runtime.store.read(row.session_id), await logs_below(runtime, row)
+        events, below = await runtime.store.read(row.session_id), await logs_below(runtime.store, row)
         assert len(below) == len(await runtime.store.sessions()) - 1
         assert any(isinstance(event.fact, CriterionChecked) for event in events)
-        whole = await brief_of(runtime, row)
-        later = await brief_of(runtime, row, since_us=events[since_seq - 1].at_us)
+        whole = await brief_of(runtime.store, runtime.kinds, runtime.shelf, row)
+        since_us = events[since_seq - 1].at_us
+        later = await brief_of(runtime.store, runtime.kinds, runtime.shelf, row, since_us=since_us)
         assert whole.numbers["met"] == 1
         assert (later.numbers["checks"] or 0) < (whole.numbers["checks"] or 0)
         return audit(whole, events, below) + audit(later, events, below)

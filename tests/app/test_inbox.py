@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.screen.inbox import FINISHED_US, Entry, Shown, build, counts, details, folded
+from holdfast.app.screen.inbox import counts, details, folded
 from holdfast.app.screen.picker import Chosen, Pages, keys_of
 from holdfast.facts.people import ApprovalRequested
+from holdfast.service.inbox import FINISHED_US, Entry, Shown, build
 from holdfast.session.rows import ItemRow, SessionRow
 from tests.app.asking import asks, facts, rests, types
 from tests.app.screen import Session

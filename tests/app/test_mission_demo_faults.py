@@ -15,6 +15,7 @@ def home(holdfast_home: Path) -> Path:
     return known_home(holdfast_home, MINI)
 
 
+@pytest.mark.faults
 def test_every_fault_is_met(home: Path) -> None:
     worker = ("early_done", "tamper.delete_test", "wrong_body", "regress", "wander", "anxious", "stuck")
     judge = ("lenient", "silent", "contradicts", "crash")

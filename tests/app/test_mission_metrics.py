@@ -49,6 +49,7 @@ def test_a_metric_improves_until_its_target(type: Type, repo: Path, tmp_path: Pa
     type("verify").went(0)
 
 
+@pytest.mark.faults
 def test_a_plateau_is_a_persons_matter(type: Type, repo: Path, tmp_path: Path) -> None:
     said = run(type, repo, faster(tmp_path, "1")).went(3)
     assert "a person is asked" in said.err

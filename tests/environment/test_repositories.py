@@ -58,6 +58,7 @@ def test_the_same_as_an_ordinary_user(repository: str, tmp_path: Path) -> None:
     assert os.getuid() == 0
 
 
+@pytest.mark.faults
 def test_python_as_an_ordinary_user(tmp_path: Path) -> None:
     if reason := has(*REPOSITORIES["python"][1]) or unreachable():
         pytest.skip(reason)

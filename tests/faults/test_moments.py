@@ -55,12 +55,12 @@ def many_deaths(
 @needs_strace
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_at_random_moments(tmp_path: Path, brains: Nursery, calm_of: Calm, way: str) -> None:
-    many_deaths(tmp_path, brains, calm_of, way, seed=1, times=5)
+    many_deaths(tmp_path, brains, calm_of, way, seed=1, times=3)
 
 
 @pytest.mark.parametrize("way", ["brain", "both"])
 def test_killed_at_random_moments_without_a_sandbox(tmp_path: Path, brains: Nursery, calm_of: Calm, way: str) -> None:
-    many_deaths(tmp_path, brains, calm_of, way, seed=2, times=3, sandbox=False)
+    many_deaths(tmp_path, brains, calm_of, way, seed=2, times=2, sandbox=False)
 
 
 def many_sessions(base: Path, brains: Nursery, calm_of: Calm, seed: int, sessions: int) -> None:
@@ -74,7 +74,7 @@ def many_sessions(base: Path, brains: Nursery, calm_of: Calm, seed: int, session
 
 
 def test_killed_again_and_again(tmp_path: Path, brains: Nursery, calm_of: Calm) -> None:
-    many_sessions(tmp_path, brains, calm_of, seed=7, sessions=2)
+    many_sessions(tmp_path, brains, calm_of, seed=7, sessions=1)
 
 
 @pytest.mark.faults

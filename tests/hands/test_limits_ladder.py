@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
+import signal
+import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +21,12 @@ from holdfast.facts.base import Isolation
 from holdfast.facts.session import HandsPolicy, Workspace
 from holdfast.hands.base import HandsSpec, Layer
 from holdfast.hands.box.supervisor import cgroups, usage
+from holdfast.hands.box.supervisor.watcher import Watcher
+from holdfast.hands.box.wire import Channel
 from holdfast.hands.limits.mechanisms import Machine, Rung, find
 from holdfast.hands.limits.plan import able, demand, findings, held, holding_of, start_command
+from tests.support.child import await_end
+from tests.support.waiting import PATIENCE_S
 
 ALL = "cpuset cpu io memory pids"
 POLICY = HandsPolicy(memory_bytes=1 << 30, processes=100, cpus=1.5)
@@ -185,6 +195,50 @@ def test_the_kernels_counters(tmp_path: Path, name: str, text: str) -> None:
     assert not found.full()
     (tmp_path / "pids.max").write_text("501\n")
     assert found.full()
+
+
+HOLDER = (
+    "import os, time; x = bytearray({size}); print({call!r}, os.getppid(), os.getpid(), flush=True); time.sleep(600)"
+)
+
+
+def test_a_look_that_comes_late_still_knows_whose_memory_it_was(tmp_path: Path) -> None:
+    """The kernel killed the process of one call, whose shell lives on; the other call holds more than that shell."""
+    parts = [("hog", 96 << 20), ("calm", 24 << 20)]
+    shells = [
+        shlex.join(
+            ["sh", "-c", f"{shlex.join([sys.executable, '-c', HOLDER.format(call=call, size=size)])}; sleep 600"]
+        )
+        for call, size in parts
+    ]
+    mine, theirs = socket.socketpair()
+    holding = {"memory_bytes": 100 << 20, "processes": None, "disk_bytes": None, "inodes": None}
+    (tmp_path / "memory.current").write_text(f"{100 << 20}\n")
+    command = ["sh", "-c", " & ".join([*shells, "wait"])]
+    with mine, subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as supervisor:
+        assert supervisor.stdout is not None
+        said = sorted(supervisor.stdout.readline().split() for _ in parts)
+        pids = {call.decode(): (int(shell), int(process)) for call, shell, process in said}
+        try:
+            watch = Watcher(
+                Channel(theirs.detach()),
+                supervisor.pid,
+                {**holding, "paths": [], "baseline": ""},
+                cgroups.Group([str(tmp_path)]),
+            )
+            for call in ("hog", "calm"):
+                watch._take({"began": call, "pid": pids[call][0]})
+            watch._look(1.0)
+            os.kill(pids["hog"][1], signal.SIGKILL)
+            await_end(pids["hog"][1], PATIENCE_S)
+            (tmp_path / "memory.current").write_text(f"{30 << 20}\n")
+            (tmp_path / "memory.events").write_text("oom_kill 1\n")
+            watch._look(6.0)
+            watch._look(6.5)
+            mine.settimeout(PATIENCE_S)
+            assert json.loads(mine.recv(1000)) == {"over": "memory", "call": "hog"}
+        finally:
+            os.killpg(supervisor.pid, signal.SIGKILL)
 
 
 def test_a_limit_that_the_kernel_refuses_is_no_limit(tmp_path: Path) -> None:

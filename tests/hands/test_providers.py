@@ -249,7 +249,7 @@ def test_the_agent_starts_from_source_too(tmp_path: Path) -> None:
     """Where the system's Python has another format of compiled code, the sources are taken."""
     magic, parts = marshal.loads(agent_parts())
     path = tmp_path / "agent"
-    path.write_bytes(marshal.dumps((b"other", [(name, source, b"") for name, source, _ in parts])))
+    path.write_bytes(marshal.dumps((b"other", {name: (source, b"") for name, (source, _) in parts.items()})))
     done = subprocess.run(agent_command(str(path)), stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0
     assert len(magic) == 4

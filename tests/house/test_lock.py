@@ -57,6 +57,22 @@ def test_requirement_files_say_what_the_lock_says(name: str) -> None:
         assert hashes == HASHES[package]
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_extras_that_packages_ask_for_are_pinned_with_them(name: str) -> None:
+    """pip takes the newest release for an extra that no line names, and has no hash for it."""
+    lines = (ROOT / name).read_text()
+    wanted = {
+        (each["name"], extra)
+        for package in LOCK["package"]
+        for each in package.get("dependencies", ())
+        for extra in each.get("extra", ())
+    }
+    assert wanted
+    for package, extra in wanted:
+        for line in re.findall(rf"(?m)^{re.escape(package)}\b.*==", lines):
+            assert extra in Requirement(line.rstrip("=")).extras
+
+
 def test_the_core_is_small() -> None:
     assert len(pinned("requirements.txt")) <= 10
 

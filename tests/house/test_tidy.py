@@ -8,6 +8,7 @@ import re
 import statistics
 import sys
 import tokenize
+from collections import Counter
 
 import holdfast
 from tests.house.source import (
@@ -30,6 +31,9 @@ from tests.house.source import (
 FILE_LINES = 400
 FUNCTION_LINES = 70
 FUNCTION_LINES_P99 = 60
+
+USED_ONCE = 255
+"""Private functions of at most five lines with one use; may only shrink."""
 
 LONGER_FILES: dict[str, int] = {}
 """path → its length. An entry may only shrink, and goes when the file fits."""
@@ -75,10 +79,31 @@ def test_nearly_all_functions_are_shorter_still() -> None:
     assert statistics.quantiles(lengths, n=100)[98] <= FUNCTION_LINES_P99
 
 
+def test_few_small_functions_serve_one_caller() -> None:
+    """A private function of five lines that is used once makes a reader jump; most belong into their caller."""
+    found = []
+    for file in python_files("src"):
+        if file.is_relative_to(PACKAGE / "proof"):
+            continue
+        used = Counter(
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(tree(file))
+            if isinstance(node, ast.Name | ast.Attribute)
+        )
+        found += [
+            f"{short(file)}:{function.lineno} {function.name}"
+            for function in functions(file)
+            if re.match("_[^_]", function.name) and length(function) <= 5 and used[function.name] == 1
+        ]
+    if len(found) > USED_ONCE:
+        none_of(found, f"{len(found)} private functions of at most five lines are used once, at most {USED_ONCE}")
+
+
 def test_own_modules_are_imported_at_the_top() -> None:
     lazy = {
         "src/holdfast/app/compose.py",  # doors that many commands never open
         "src/holdfast/app/providers.py",  # a provider each
+        "src/holdfast/hands/box/agent/agent.py",  # the web, which few calls need
     }
     wrong = [
         f"{short(file)}:{line}: imports {name} inside {function.name}"

@@ -155,7 +155,7 @@ def _closure(modules: tuple[str, ...]) -> set[str]:
     return seen
 
 
-GROUND = ("holdfast.errors", "holdfast.ids", "holdfast.globs")
+GROUND = ("holdfast.errors", "holdfast.ids", "holdfast.globs", "holdfast.patterns")
 """What the fold may use without being invalid when it changes: exceptions, names, and matching, which keep no state."""
 
 

@@ -191,7 +191,7 @@ async def test_appends_at_once_share_syncs(holdfast_home: Path) -> None:
 
 
 @needs_strace
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("error", ["EIO", pytest.param("ENOSPC", marks=pytest.mark.faults)])
 async def test_a_shared_sync_that_fails_is_never_acknowledged(holdfast_home: Path, error: str) -> None:
     lease = await prepared(holdfast_home)
     strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync"]

@@ -15,13 +15,13 @@ import pytest
 
 from holdfast.app.cli import build_parser
 from holdfast.app.compose import open_runtime
-from holdfast.app.screen.briefs import brief_of, logs_below
 from holdfast.app.settings.config import Settings
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked
 from holdfast.kinds.mission.brief.audit import audit
 from holdfast.kinds.mission.brief.brief import Brief
 from holdfast.kinds.mission.brief.document import LINES_MAX, markdown, plain
+from holdfast.service.briefs import brief_of, logs_below
 from tests.app.terminal import PRICE, Said, bash, script, turn, typed
 from tests.app.test_mission_lint import GIT, make
 
@@ -200,8 +200,8 @@ async def told(home: Path) -> tuple[Brief, list[Event], list[Any]]:
     """The brief of the mission and its logs."""
     async with open_runtime(Settings(home=str(home))) as runtime:
         row = await runtime.store.find("m")
-        events, below = await runtime.store.read(row.session_id), await logs_below(runtime, row)
-        return await brief_of(runtime, row), events, below
+        events, below = await runtime.store.read(row.session_id), await logs_below(runtime.store, row)
+        return await brief_of(runtime.store, runtime.kinds, runtime.shelf, row), events, below
 
 
 def untrue(found: Brief, events: list[Event]) -> list[str]:
@@ -232,7 +232,13 @@ def unknown_commands(found: Brief) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", TROUBLES)
+LONG = ("refused", "metric", "hangs", "moved", "flaky", "outage")
+"""Troubles of the long form, because their missions take long."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.faults] if name in LONG else []) for name in TROUBLES]
+)
 def test_a_mission_with_known_trouble(name: str, tmp_path: Path, holdfast_home: Path) -> None:
     trouble = TROUBLES[name]
     repo, said = begun(trouble, tmp_path)

@@ -132,7 +132,7 @@ async def kill_many_times(base: Path, times: int, seed: int) -> None:
 
 
 async def test_killed_while_keeping(tmp_path: Path) -> None:
-    await kill_many_times(tmp_path, 50, seed=1)
+    await kill_many_times(tmp_path, 20, seed=1)
 
 
 @pytest.mark.faults

@@ -13,6 +13,7 @@ from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import Rule
 from holdfast.notify.base import Notice, Replies
 from holdfast.notify.fake import FakeReplies
+from holdfast.service.answers import asked
 from holdfast.service.replies import Listener
 from tests.brain.stage import Stage, turn
 from tests.fleet.clock import ManualClock, settle
@@ -51,7 +52,7 @@ class Heard:
     async def notice(self, digest: str = "") -> Notice:
         """What a phone shows of the open item."""
         (item,) = await self.stage.store.items()
-        asked = await self.stage.intake.asked(item)
+        request = await asked(self.stage.store, item)
         return Notice(
             notice_id="n",
             kind="approval",
@@ -60,7 +61,7 @@ class Heard:
             body="",
             at_us=0,
             item_id=item.item_id,
-            action_digest=digest or asked.action_digest,
+            action_digest=digest or request.action_digest,
         )
 
 

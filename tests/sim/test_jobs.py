@@ -30,7 +30,7 @@ from holdfast.sim.invariants import OF_JOBS
 from holdfast.sim.run import run_jobs, run_seeds
 from tests.sim.planted.kit import Bed, Plant, hunt
 
-CLEAN = 200
+CLEAN = 100
 WITHIN = 400
 
 BED = Bed()

@@ -10,7 +10,7 @@ from holdfast.sim.missions.run import MissionResult, run_mission_seed
 from holdfast.sim.missions.scene import JUDGE_FAULTS, WORKER_FAULTS, Scene
 
 
-@pytest.fixture(params=[5, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.fixture(params=[2, pytest.param(20, marks=pytest.mark.faults)])
 def count(request: pytest.FixtureRequest) -> int:
     """How many missions of each kind are lived through."""
     return int(request.param)

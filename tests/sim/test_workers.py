@@ -27,7 +27,7 @@ from holdfast.sim.invariants.workers import WORKERS
 from holdfast.sim.run import run_seeds, run_workers
 from tests.sim.planted.kit import Bed, Plant, hunt
 
-CLEAN = 60
+CLEAN = 30
 FOUND = (43_101_509,)
 """Seeds outside the sweeps that once broke an invariant."""
 

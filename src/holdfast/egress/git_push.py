@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from holdfast.egress.http import Head, Refusal
 from holdfast.egress.rules import Malformed, path_of, plain_path
 from holdfast.facts.session import SecretUse
+from holdfast.patterns import lazy
 
 DELETES = "-"
 """Prefix of a pattern that allows deletion."""
@@ -25,17 +26,15 @@ HEAD_MAX = 262_144
 _SERVICE = "git-receive-pack"
 _MENTIONED = "receive-pack"
 _CONTENT_TYPE = b"application/x-git-receive-pack-request"
-_READS = re.compile(r"/git-upload-pack|/info/lfs/[a-z/0-9.-]+")
+_READS = lazy(r"/git-upload-pack|/info/lfs/[a-z/0-9.-]+")
 
-_CAPABILITIES = re.compile(
+_CAPABILITIES = lazy(
     r"report-status|report-status-v2|side-band-64k|quiet|atomic|ofs-delta|object-format=(?:sha1|sha256)"
     r"|(?:agent|session-id)=[!-~]{1,256}"
 )
-_COMMAND = re.compile(
-    r"(?P<old>[0-9a-f]{40}|[0-9a-f]{64}) (?P<new>[0-9a-f]{40}|[0-9a-f]{64}) (?P<ref>refs/[^\0\n]{1,1024})"
-)
-_SHALLOW = re.compile(r"shallow (?:[0-9a-f]{40}|[0-9a-f]{64})")
-_NOT_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[./]$")
+_COMMAND = lazy(r"(?P<old>[0-9a-f]{40}|[0-9a-f]{64}) (?P<new>[0-9a-f]{40}|[0-9a-f]{64}) (?P<ref>refs/[^\0\n]{1,1024})")
+_SHALLOW = lazy(r"shallow (?:[0-9a-f]{40}|[0-9a-f]{64})")
+_NOT_IN_REFS = lazy(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[./]$")
 
 
 def push_gate(use: SecretUse, head: Head) -> PushGate | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from holdfast.egress.streams import CHUNK, Ended, Stream
+from holdfast.patterns import lazy
 
 HEAD_MAX = 32 << 10
 """Longest head of a request, in bytes."""
@@ -25,11 +26,9 @@ HEAD_S = 30.0
 IDLE_S = 600.0
 """Time limit of an idle connection, in seconds."""
 
-_LINE = re.compile(rb"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/(1\.[01])")
-_HEADER = re.compile(
-    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?)[ \t]*"
-)
-_LENGTH = re.compile(rb"[0-9]{1,15}")
+_LINE = lazy(rb"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/(1\.[01])")
+_HEADER = lazy(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?)[ \t]*")
+_LENGTH = lazy(rb"[0-9]{1,15}")
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 
 
@@ -197,7 +196,7 @@ HEADERS = frozenset(
 """Headers allowed in requests to destinations with bounds. A policy may name more."""
 
 _PREFIXES = (b"sec-ch-", b"sec-fetch-", b"x-stainless-")
-_OVERRIDE = re.compile(
+_OVERRIDE = lazy(
     rb"x-(?:http-)?method(?:-override)?|x-http-method.*|x-(?:original|rewrite|rewritten|forwarded|override|proxy|real"
     rb"|envoy|accel|waws|sendfile).*|forwarded.*|x-host|x-http-host.*|x-(?:url|uri|path|scheme)|request-uri|destination"
 )
@@ -206,7 +205,7 @@ _WORDS = frozenset(
     b"method_override x_http_method x_http_method_override x_method_override".split()
 )
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
-_IN_FORM = re.compile(rb"(?:\A|[&;\"'=\s])[_.\[ ]_?(?:http_?)?method(?![a-z0-9_])", re.IGNORECASE)
+_IN_FORM = lazy(rb"(?:\A|[&;\"'=\s])[_.\[ ]_?(?:http_?)?method(?![a-z0-9_])", re.IGNORECASE)
 _KEPT = 64
 _ROUNDS = 4
 

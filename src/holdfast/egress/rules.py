@@ -16,13 +16,14 @@ from urllib.parse import unquote_to_bytes
 
 from holdfast.errors import EgressUnavailable
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
+from holdfast.patterns import lazy
 
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?|_[a-z0-9_-]{0,61}[a-z0-9]")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_AUTHORITY = re.compile(rb"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
-_TARGET = re.compile(rb"/[!-~]*")
-_ABSOLUTE = re.compile(rb"http://([^/?#]*)(/[!-~]*)?")
-_PERCENT = re.compile(r"%([0-9A-Fa-f]{2})?")
+_LABEL = lazy(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?|_[a-z0-9_-]{0,61}[a-z0-9]")
+_NUMBER = lazy(r"[0-9]+|0x[0-9a-f]*")
+_AUTHORITY = lazy(rb"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
+_TARGET = lazy(rb"/[!-~]*")
+_ABSOLUTE = lazy(rb"http://([^/?#]*)(/[!-~]*)?")
+_PERCENT = lazy(r"%([0-9A-Fa-f]{2})?")
 _SLASHES = "\u2044\u2215\u29f8\u2216\u29f9\u29f5"
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
 

@@ -44,7 +44,7 @@ _AGENT_MODULES = (
     *("wire", "processes", "agent.text", "agent.files", "agent.web_text", "agent.web", "agent.output"),
     *("agent.beside", "agent.runner", "agent.archive", "agent.bridge", "agent.agent"),
 )
-"""Modules of the agent, each after those that it imports."""
+"""Modules of the agent."""
 
 _PACKAGES = """\
 import sys
@@ -57,17 +57,26 @@ for name, path in PACKAGES:
 
 _UNPACK = """\
 import marshal
+from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import MAGIC_NUMBER
 with open(sys.argv[1], "rb") as file:
     MAGIC, PARTS = marshal.load(file)
-for name, source, code in PARTS:
-    module = type(sys)(name)
-    sys.modules[name] = module
-    exec(marshal.loads(code) if MAGIC_NUMBER == MAGIC else compile(source, name, "exec"), module.__dict__)
-    package, _, short = name.rpartition(".")
-    setattr(sys.modules[package], short, module)
+class Packed:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return ModuleSpec(name, Packed) if name in PARTS else None
+    @staticmethod
+    def create_module(spec):
+        return None
+    @staticmethod
+    def exec_module(module):
+        source, code = PARTS[module.__name__]
+        exec(marshal.loads(code) if MAGIC_NUMBER == MAGIC else compile(source, "agent", "exec"), module.__dict__)
+sys.meta_path.insert(0, Packed)
+import holdfast.hands.box.agent.agent
 sys.modules["holdfast.hands.box.agent.agent"].main()
 """
+"""Runs the agent from its parts. A module is loaded when it is imported: most agents need none for the web."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -222,12 +231,12 @@ def agent_parts() -> bytes:
 
     It carries compiled code beside each source: used if the Python there has the same format.
     """
-    parts = []
+    parts = {}
     for module in _AGENT_MODULES:
         path = _ROOT / "hands" / "box" / f"{module.replace('.', '/')}.py"
         name = f"holdfast.hands.box.{module}"
         code = SourceFileLoader(name, str(path)).get_code(name)
-        parts.append((name, path.read_text(), marshal.dumps(code)))
+        parts[name] = (path.read_text(), marshal.dumps(code))
     return marshal.dumps((importlib.util.MAGIC_NUMBER, parts), 4)
 
 

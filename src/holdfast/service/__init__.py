@@ -1,1 +1,1 @@
-"""Use cases over sessions, for every face: typed input, typed result, an explicit caller; no parsing, no printing."""
+"""Use cases and queries for every face: typed input, typed result, an explicit caller; no parsing, no printing."""

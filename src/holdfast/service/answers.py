@@ -16,10 +16,11 @@ from holdfast.facts.people import (
     ApprovalSeen,
     ApprovalSuperseded,
     Grant,
+    UserResume,
     Verdict,
 )
 from holdfast.facts.session import Agent, People, SessionCreated
-from holdfast.log.base import PostReceipt
+from holdfast.log.base import Index, Log, PostReceipt, Which
 from holdfast.service.posting import Poster, person
 from holdfast.session.decide.waits import may_answer, proof_text, seen_until_us
 from holdfast.session.money import AccountRow, usd
@@ -43,79 +44,29 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     budget_pico: int | None = None
 
 
-async def asked(poster: Poster, item: ItemRow) -> ApprovalRequested:
+async def asked(log: Log, item: ItemRow) -> ApprovalRequested:
     """Return the full request of an item."""
-    (event,) = await poster.log.read(item.session_id, after=item.seq - 1, limit=1)
+    (event,) = await log.read(item.session_id, after=item.seq - 1, limit=1)
     assert isinstance(event.fact, ApprovalRequested)
     return event.fact
 
 
-async def who(poster: Poster, item: ItemRow, request: ApprovalRequested) -> tuple[str, ...]:
+async def who(log: Log, index: Index, item: ItemRow, request: ApprovalRequested, now_us: int) -> tuple[str, ...]:
     """Return the names of the users who may answer an item now; empty means everyone."""
-    row = await poster.index.find(item.session_id)
-    created = await _created(poster, item.session_id)
+    row = await index.find(item.session_id)
+    created = await _created(log, item.session_id)
     people = created.people if created else People()
-    return may_answer(people, row.owner, request, poster.clock.now_us())
+    return may_answer(people, row.owner, request, now_us)
 
 
-async def _created(poster: Poster, session_id: str) -> SessionCreated | None:
-    (first,) = await poster.log.read(session_id, limit=1)
+async def _created(log: Log, session_id: str) -> SessionCreated | None:
+    (first,) = await log.read(session_id, limit=1)
     return first.fact if isinstance(first.fact, SessionCreated) else None
 
 
-async def seen(poster: Poster, item: ItemRow, request: ApprovalRequested) -> PostReceipt | None:
-    """Record that the caller was shown an open item: its default may apply from now on.
-
-    Posts nothing for a caller who may not answer the item.
-    """
-    names = await who(poster, item, request)
-    if item.status != "open" or (names and poster.person not in names):
-        return None
-    expires_us = seen_until_us(request.expires_us, poster.clock.now_us())
-    up = uptime(poster.clock, poster.boot_id)
-    fact = ApprovalSeen(
-        item_id=item.item_id,
-        by=poster.person,
-        expires_us=expires_us,
-        boot_id=up.boot_id,
-        booted_us=poster.clock.now_us() - up.us,
-        up_us=up.us,
-    )
-    return await poster.post(item.session_id, fact, f"seen:{item.item_id}:{poster.person}")
-
-
-async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
-    """Answer an item on behalf of the caller.
-
-    Raises `ItemClosed` when the item is already closed, and `UsageError` for an invalid answer or a caller who may not
-    answer; nothing changes in these cases.
-    """
-    if item.status != "open":
-        raise await closed(poster, item)
-    request = await asked(poster, item)
-    await _check(poster, item, request, given)
-    fact = ApprovalDecided(
-        item_id=item.item_id,
-        verdict=given.verdict,
-        note=given.note,
-        digest=given.digest or request.action_digest,
-        via=poster.caller.via,
-        proof=poster.caller.proof,
-        grant=given.grant,
-    )
-    if request.kind == "budget" and given.verdict == "approve":
-        cap = given.budget_pico if given.budget_pico is not None else request.proposed_pico
-        fact = msgspec.structs.replace(fact, account_id=request.account_id, budget_pico=cap)
-    receipt = await poster.post(item.session_id, fact, item_key(item.item_id))
-    latest = await poster.index.item(item.item_id)
-    if receipt.duplicate or (latest.status == "superseded" and (latest.closed_seq or 0) < receipt.seq):
-        raise await closed(poster, latest)
-    return receipt
-
-
-async def closed(poster: Poster, item: ItemRow) -> ItemClosed:
+async def closed(log: Log, item: ItemRow) -> ItemClosed:
     """Return the error for an answer to a closed item, with the decision, its author, and its time."""
-    (event,) = await poster.log.read(item.session_id, after=(item.closed_seq or item.seq) - 1, limit=1)
+    (event,) = await log.read(item.session_id, after=(item.closed_seq or item.seq) - 1, limit=1)
     when = datetime.fromtimestamp(event.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     match event.fact:
         case ApprovalDecided(verdict=verdict, note=note):
@@ -131,35 +82,6 @@ async def closed(poster: Poster, item: ItemRow) -> ItemClosed:
     return ItemClosed(f"{item.item_id} {how}; nothing was changed. `holdfast inbox` lists what is open")
 
 
-async def _check(poster: Poster, item: ItemRow, request: ApprovalRequested, given: Answer) -> None:
-    names = await who(poster, item, request)
-    if names and poster.person not in names:
-        raise UsageError(
-            f"{item.item_id} may be answered by {' or '.join(names)} and you are {poster.person}; nothing was changed: "
-            f"ask them, or have the session handed over: holdfast handover {item.session_id} {poster.person}"
-        )
-    if given.digest and given.digest != request.action_digest:
-        raise UsageError(
-            f"the digest is not that of {item.item_id}: the answer is about another action than the one that waits; "
-            f"nothing was changed. Look at it again: holdfast inbox {item.item_id}"
-        )
-    if request.options and given.verdict == "approve" and not given.note.strip():
-        raise UsageError(
-            f"{item.item_id} is a question with proposed answers ({'; '.join(request.options)}); choose one: "
-            f'holdfast approve {item.item_id} --note "{request.options[0]}"'
-        )
-    if given.budget_pico is None:
-        return
-    if request.kind != "budget":
-        raise UsageError(
-            f"{item.item_id} is not about money; leave --budget out, or set a cap with: "
-            f"holdfast budget {item.session_id} --set USD"
-        )
-    account = await poster.index.account(request.account_id)
-    if account is not None:
-        check_cap(account, given.budget_pico, account.spent_pico)
-
-
 def check_cap(account: AccountRow, cap_pico: int, spent_pico: int, within: str = "") -> None:
     """Raise `UsageError` for a cap below the spend: it could not be kept."""
     if cap_pico < spent_pico:
@@ -169,33 +91,131 @@ def check_cap(account: AccountRow, cap_pico: int, spent_pico: int, within: str =
         )
 
 
-async def grant_for(
-    poster: Poster, item: ItemRow, *, for_s: float | None, uses: int | None, match: str | None
-) -> Grant:
-    """Return a grant for further calls like the one that an item asks for.
-
-    Without `match` it covers exactly the same main argument. It must be bounded by time, by count, or by both.
-    """
-    if for_s is None and uses is None:
-        raise UsageError(f"a grant needs a bound; set one with --for or --uses: {GRANT_EXAMPLE}")
-    request = await asked(poster, item)
-    if request.kind == "egress":
-        if match is not None:
-            raise UsageError(f"{item.item_id} is about one secret, which --match cannot widen; leave --match out")
-        return Grant(tool="egress", match=_literally(request.action), for_s=for_s, uses=uses)
-    if request.kind != "tool":
-        raise UsageError(f"{item.item_id} asks for no tool call, so there are no more like it; leave the grant out")
-    (event,) = await poster.log.read(item.session_id, after=request.evidence[0] - 1, limit=1)
-    use = event.fact
-    assert isinstance(use, AgentToolUse)
-    created = await _created(poster, item.session_id)
-    tool = find_tool(created.agent if created else Agent(model=""), use.name)
-    if tool is None or tool.where == "harness":
-        raise UsageError(f"calls of {use.name} are allowed one by one; leave the grant out")
-    same = _literally(main_argument(tool, use.input))
-    return Grant(tool=_literally(use.name), match=same if match is None else match, for_s=for_s, uses=uses)
-
-
 def _literally(text: str) -> str:
     """Return a glob that matches exactly this text."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in text)
+
+
+class Answers(Poster):
+    """The use cases about inbox items."""
+
+    async def seen(self, item: ItemRow) -> PostReceipt | None:
+        """Record that the caller was shown an open item: its default may apply from now on.
+
+        Posts nothing for a caller who may not answer the item.
+        """
+        request = await asked(self.log, item)
+        names = await who(self.log, self.index, item, request, self.clock.now_us())
+        if item.status != "open" or (names and self.person not in names):
+            return None
+        expires_us = seen_until_us(request.expires_us, self.clock.now_us())
+        up = uptime(self.clock, self.boot_id)
+        fact = ApprovalSeen(
+            item_id=item.item_id,
+            by=self.person,
+            expires_us=expires_us,
+            boot_id=up.boot_id,
+            booted_us=self.clock.now_us() - up.us,
+            up_us=up.us,
+        )
+        return await self.post(item.session_id, fact, f"seen:{item.item_id}:{self.person}")
+
+    async def answer(self, item: ItemRow, given: Answer) -> PostReceipt:
+        """Answer an item on behalf of the caller.
+
+        An approved budget wakes the sessions that wait for it. Raises `ItemClosed` when the item is already closed, and
+        `UsageError` for an invalid answer or a caller who may not answer; nothing changes in these cases.
+        """
+        if item.status != "open":
+            raise await closed(self.log, item)
+        request = await asked(self.log, item)
+        await self._check(item, request, given)
+        fact = ApprovalDecided(
+            item_id=item.item_id,
+            verdict=given.verdict,
+            note=given.note,
+            digest=given.digest or request.action_digest,
+            via=self.caller.via,
+            proof=self.caller.proof,
+            grant=given.grant,
+        )
+        if request.kind == "budget" and given.verdict == "approve":
+            cap = given.budget_pico if given.budget_pico is not None else request.proposed_pico
+            fact = msgspec.structs.replace(fact, account_id=request.account_id, budget_pico=cap)
+        receipt = await self.post(item.session_id, fact, item_key(item.item_id))
+        latest = await self.index.item(item.item_id)
+        if receipt.duplicate or (latest.status == "superseded" and (latest.closed_seq or 0) < receipt.seq):
+            raise await closed(self.log, latest)
+        if request.kind == "budget" and given.verdict == "approve":
+            await self.wake_for_money(request.account_id, f"{item.item_id} was approved")
+        return receipt
+
+    async def approve(
+        self, item: ItemRow, note: str = "", grant: Grant | None = None, *, digest: str = ""
+    ) -> PostReceipt:
+        """Approve an item; see `answer`."""
+        return await self.answer(item, Answer(verdict="approve", note=note, grant=grant, digest=digest))
+
+    async def deny(self, item: ItemRow, note: str = "", *, digest: str = "") -> PostReceipt:
+        """Deny an item; the note reaches the model. See `answer`."""
+        return await self.answer(item, Answer(verdict="deny", note=note, digest=digest))
+
+    async def wake_for_money(self, account_id: str, reason: str) -> None:
+        """Wake the sessions that wait for budget of an account."""
+        for row in await self.index.sessions(Which(reason="budget")):
+            if account_id in row.accounts:
+                await self.post(row.session_id, UserResume(reason=reason))
+
+    async def _check(self, item: ItemRow, request: ApprovalRequested, given: Answer) -> None:
+        names = await who(self.log, self.index, item, request, self.clock.now_us())
+        if names and self.person not in names:
+            raise UsageError(
+                f"{item.item_id} may be answered by {' or '.join(names)} and you are {self.person}; nothing was "
+                f"changed: ask them, or have the session handed over: holdfast handover {item.session_id} {self.person}"
+            )
+        if given.digest and given.digest != request.action_digest:
+            raise UsageError(
+                f"the digest is not that of {item.item_id}: the answer is about another action than the one that "
+                f"waits; nothing was changed. Look at it again: holdfast inbox {item.item_id}"
+            )
+        if request.options and given.verdict == "approve" and not given.note.strip():
+            raise UsageError(
+                f"{item.item_id} is a question with proposed answers ({'; '.join(request.options)}); choose one: "
+                f'holdfast approve {item.item_id} --note "{request.options[0]}"'
+            )
+        if given.budget_pico is None:
+            return
+        if request.kind != "budget":
+            raise UsageError(
+                f"{item.item_id} is not about money; leave --budget out, or set a cap with: "
+                f"holdfast budget {item.session_id} --set USD"
+            )
+        account = await self.index.account(request.account_id)
+        if account is not None:
+            check_cap(account, given.budget_pico, account.spent_pico)
+
+    async def grant_for(
+        self, item: ItemRow, *, for_s: float | None = None, uses: int | None = None, match: str | None = None
+    ) -> Grant:
+        """Return a grant for further calls like the one that an item asks for.
+
+        Without `match` it covers exactly the same main argument. It must be bounded by time, by count, or by both.
+        """
+        if for_s is None and uses is None:
+            raise UsageError(f"a grant needs a bound; set one with --for or --uses: {GRANT_EXAMPLE}")
+        request = await asked(self.log, item)
+        if request.kind == "egress":
+            if match is not None:
+                raise UsageError(f"{item.item_id} is about one secret, which --match cannot widen; leave --match out")
+            return Grant(tool="egress", match=_literally(request.action), for_s=for_s, uses=uses)
+        if request.kind != "tool":
+            raise UsageError(f"{item.item_id} asks for no tool call, so there are no more like it; leave the grant out")
+        (event,) = await self.log.read(item.session_id, after=request.evidence[0] - 1, limit=1)
+        use = event.fact
+        assert isinstance(use, AgentToolUse)
+        created = await _created(self.log, item.session_id)
+        tool = find_tool(created.agent if created else Agent(model=""), use.name)
+        if tool is None or tool.where == "harness":
+            raise UsageError(f"calls of {use.name} are allowed one by one; leave the grant out")
+        same = _literally(main_argument(tool, use.input))
+        return Grant(tool=_literally(use.name), match=same if match is None else match, for_s=for_s, uses=uses)

@@ -73,21 +73,14 @@ async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
         events = await log.read(row.session_id, after=state.seq, prev=state.hash, limit=min(PAGE, seq - state.seq))
         state = fold(state, events)
         look.before(events)
-    await _after(log, row, state, look)
-    kept_seq, kept = look.kept
-    unkept = tuple(ran for ran in look.ran if ran.seq > kept_seq)
-    return Point(look.row or row, state, kept, kept_seq, look.later_seq, look.trouble, unkept)
-
-
-async def _after(log: Log, row: SessionRow, state: State, look: _Look) -> None:
-    """Read on: snapshots are taken while the model works, so the event of one may follow the point that it records."""
     at, prev = state.seq, state.hash
-    try:
+    with contextlib.suppress(LogDamaged):  # snapshots are taken while the model works: the event of one may follow
         while not look.over and (events := await log.read(row.session_id, after=at, prev=prev, limit=PAGE)):
             look.after(events)
             at, prev = events[-1].seq, events[-1].hash
-    except LogDamaged:
-        return
+    kept_seq, kept = look.kept
+    unkept = tuple(ran for ran in look.ran if ran.seq > kept_seq)
+    return Point(look.row or row, state, kept, kept_seq, look.later_seq, look.trouble, unkept)
 
 
 class _Look:
@@ -112,7 +105,14 @@ class _Look:
                 self._agent = self._agent if isinstance(fact, SessionForked) else fact.agent
             elif self.row is not None:
                 self.row = next_row(self.row, event)
-            self._work(fact, event.seq)
+            if isinstance(fact, AgentToolUse):
+                self._names[fact.call_id] = fact.name
+            elif isinstance(fact, ToolDispatched) and not fact.place:
+                name = self._names.get(fact.call_id, "")
+                tool = find_tool(self._agent, name) if self._agent else None
+                if tool is None or not tool.read_only:
+                    self.ran = [ran for ran in self.ran if ran.call_id != fact.call_id]
+                    self.ran.append(Ran(event.seq, fact.call_id, name))
             self._files(fact, event.seq)
 
     def after(self, events: list[Event]) -> None:
@@ -120,17 +120,6 @@ class _Look:
             self._files(event.fact, event.seq)
             if self.over:
                 return
-
-    def _work(self, fact: Fact, seq: int) -> None:
-        if isinstance(fact, AgentToolUse):
-            self._names[fact.call_id] = fact.name
-        if not isinstance(fact, ToolDispatched) or fact.place:
-            return
-        name = self._names.get(fact.call_id, "")
-        tool = find_tool(self._agent, name) if self._agent else None
-        if tool is None or not tool.read_only:
-            self.ran = [ran for ran in self.ran if ran.call_id != fact.call_id]
-            self.ran.append(Ran(seq, fact.call_id, name))
 
     def _files(self, fact: Fact, seq: int) -> None:
         if isinstance(fact, SessionForked):

@@ -8,26 +8,17 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.facts.base import Block, Text
-from holdfast.facts.people import (
-    ApprovalRequested,
-    Grant,
-    UserCancel,
-    UserInterrupt,
-    UserMessage,
-    UserPause,
-    UserResume,
-)
+from holdfast.facts.people import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.session import SessionCreated, SessionUpdated
 from holdfast.facts.shift import BudgetSet, EmergencyReleased, EmergencyStopped, Period
 from holdfast.facts.union import AnyFact
 from holdfast.ids import new_session_id
 from holdfast.log.base import PostReceipt, Which
-from holdfast.service import answers
-from holdfast.service.answers import Answer, check_cap
-from holdfast.service.posting import Caller, Poster, person
+from holdfast.service.answers import Answers, check_cap
+from holdfast.service.posting import Caller, person
 from holdfast.session.decide.waits import STOPPED
 from holdfast.session.home import HOME, Stop
-from holdfast.session.rows import ItemRow, SessionRow
+from holdfast.session.rows import SessionRow
 
 OVER = ("done", "failed", "cancelled")
 """Statuses of a session that has ended: it cannot be paused or transferred."""
@@ -43,7 +34,7 @@ class Stopping(msgspec.Struct, frozen=True):
     resting: tuple[SessionRow, ...]
 
 
-class Intake(Poster):
+class Intake(Answers):
     """The use cases that need only the log. Each one is a post: ordered, unfenced, and once per key."""
 
     def acting_as(self, caller: Caller) -> Intake:
@@ -91,44 +82,6 @@ class Intake(Poster):
         if account is not None:
             check_cap(account, cap_pico, account.spent_pico)
 
-    # --- answers ------------------------------------------------------------------------------------
-
-    async def asked(self, item: ItemRow) -> ApprovalRequested:
-        """Return the full request of an inbox item."""
-        return await answers.asked(self, item)
-
-    async def who(self, item: ItemRow) -> tuple[str, ...]:
-        """Return the names of the users who may answer an item now; empty means everyone."""
-        return await answers.who(self, item, await self.asked(item))
-
-    async def seen(self, item: ItemRow) -> PostReceipt | None:
-        """Record that the caller was shown an item; None if it is closed or the caller may not answer it."""
-        return await answers.seen(self, item, await self.asked(item))
-
-    async def answer(self, item: ItemRow, given: Answer) -> PostReceipt:
-        """Answer an item. Raises `ItemClosed` when it is answered, `UsageError` for an invalid answer."""
-        receipt = await answers.answer(self, item, given)
-        if item.kind == "budget" and given.verdict == "approve":
-            request = await self.asked(item)
-            await self._wake_for_money(request.account_id, f"{item.item_id} was approved")
-        return receipt
-
-    async def approve(
-        self, item: ItemRow, note: str = "", grant: Grant | None = None, *, digest: str = ""
-    ) -> PostReceipt:
-        """Approve an item; see `answer`."""
-        return await self.answer(item, Answer(verdict="approve", note=note, grant=grant, digest=digest))
-
-    async def deny(self, item: ItemRow, note: str = "", *, digest: str = "") -> PostReceipt:
-        """Deny an item; the note reaches the model. See `answer`."""
-        return await self.answer(item, Answer(verdict="deny", note=note, digest=digest))
-
-    async def grant_for(
-        self, item: ItemRow, *, for_s: float | None = None, uses: int | None = None, match: str | None = None
-    ) -> Grant:
-        """Return a bounded grant for further calls like the one that an item asks for."""
-        return await answers.grant_for(self, item, for_s=for_s, uses=uses, match=match)
-
     # --- steering -----------------------------------------------------------------------------------
 
     async def pause(self, session: SessionRow, reason: str = "") -> PostReceipt:
@@ -165,7 +118,7 @@ class Intake(Poster):
         await self.check_caps(account_id, {period: cap_pico})
         fact = BudgetSet(account_id=account_id, period=period, cap_pico=cap_pico)
         receipt = await self.post(session.session_id if session else HOME, fact)
-        await self._wake_for_money(account_id, f"the cap of {account_id} was changed")
+        await self.wake_for_money(account_id, f"the cap of {account_id} was changed")
         return receipt
 
     async def stop_all(self, reason: str = "") -> Stopping:
@@ -196,11 +149,6 @@ class Intake(Poster):
             key = f"release:{stop.seq}" if stop else ""
             await self.resume(row, reason or "the emergency stop is lifted", key)
         return stop, stopped
-
-    async def _wake_for_money(self, account_id: str, reason: str) -> None:
-        for row in await self.index.sessions(Which(reason="budget")):
-            if account_id in row.accounts:
-                await self.resume(row, reason)
 
     async def _post(self, session: SessionRow, fact: AnyFact, key: str = "") -> PostReceipt:
         if session.status == "cancelled":

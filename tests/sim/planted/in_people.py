@@ -15,7 +15,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalExpired, ApprovalRequested, ApprovalSuperseded, UserMessage, Verdict
 from holdfast.log.base import Post, PostReceipt
 from holdfast.log.transaction import Transaction
-from holdfast.service import answers
+from holdfast.service.answers import Answers
 from holdfast.session import decide, fold, home, rows
 from holdfast.session.actions import Action, EndCalls, Expire
 from holdfast.session.decide import calls, waits
@@ -90,15 +90,15 @@ def an_item_can_be_answered_again(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S21", "items_are_decided_once", first=550)
 def whoever_comes_second_is_told_that_they_decided(patch: pytest.MonkeyPatch) -> None:
-    whole = answers.answer
+    whole = Answers.answer
 
-    async def answer(poster: Any, item: ItemRow, given: Any) -> PostReceipt:
+    async def answer(self: Answers, item: ItemRow, given: Any) -> PostReceipt:
         try:
-            return await whole(poster, item, given)
+            return await whole(self, item, given)
         except ItemClosed:
             return PostReceipt(item.session_id, item.seq, False)
 
-    patch.setattr(answers, "answer", answer)
+    patch.setattr(Answers, "answer", answer)
 
 
 @BED.plant("S21", "nothing_unseen_expires")

@@ -8,10 +8,11 @@ import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.screen.briefs import brief_of, show_all, since_of
-from holdfast.app.screen.tracing import Line, Traced, read_place, trace
+from holdfast.app.screen.briefs import show_all, since_of
+from holdfast.app.screen.tracing import read_place, trace
 from holdfast.kinds.mission.brief.document import markdown
-from holdfast.kinds.mission.why import SHORT, Link
+from holdfast.kinds.mission.why import SHORT
+from holdfast.service.briefs import brief_of
 
 
 def brief_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,7 @@ async def brief_run(call: Call) -> int:
             return await show_all(call, runtime)
         row = await runtime.store.find(call.args.session)
         since_us = await since_of(runtime, row, call.args.since) if call.args.since else None
-        told = await brief_of(runtime, row, since_us=since_us)
+        told = await brief_of(runtime.store, runtime.kinds, runtime.shelf, row, since_us=since_us)
         if call.json:
             call.emit({"type": "brief", **msgspec.to_builtins(told)})
         else:
@@ -56,21 +57,14 @@ async def why_run(call: Call) -> int:
     if call.json:
         call.emit({"type": "why", **msgspec.to_builtins(found)})
         return 0 if found.links else 1
-    call.say(f"{found.path}:{found.line}  {_shown(place, found)}")
+    shown = found.text.strip() or "(an empty line, of which there may be many alike)"
+    call.say(f"{found.path}:{found.line}  {shown}")
     for link in found.links:
-        call.say(_line(call, link))
+        marks = [f"event {each.seq} of {each.session_id}" for each in link.evidence]
+        marks += [f"commit {link.commit[:SHORT]}"] if link.commit else []
+        where = f" [{', '.join(marks)}]" if marks else ""
+        command = f"  `{call.typed(*link.command)}`" if link.command else ""
+        call.say(f"{link.what:<10} {link.text}{where}{command}")
     if found.note:
         call.say(found.note)
     return 0 if found.links else 1
-
-
-def _shown(place: Line, found: Traced) -> str:
-    return found.text.strip() or "(an empty line, of which there may be many alike)"
-
-
-def _line(call: Call, link: Link) -> str:
-    marks = [f"event {each.seq} of {each.session_id}" for each in link.evidence]
-    marks += [f"commit {link.commit[:SHORT]}"] if link.commit else []
-    where = f" [{', '.join(marks)}]" if marks else ""
-    command = f"  `{call.typed(*link.command)}`" if link.command else ""
-    return f"{link.what:<10} {link.text}{where}{command}"

@@ -20,6 +20,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
 from holdfast.facts.hands import EgressRecorded, EgressSeen
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
+from holdfast.service.events import events
 from holdfast.session.decide.taint import held_secrets, is_tainted, marks, may_become_tainted
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
@@ -57,7 +58,11 @@ async def egress_run(call: Call) -> int:
         if wanted != policy:
             await runtime.intake.update(row, SessionUpdated(egress=wanted))
             state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-            await _push(call, runtime, row, state)
+            held, wary = held_secrets(state, SystemClock().now_us()), may_become_tainted(state)
+            try:  # a live proxy has to apply it even when no brain runs
+                await runtime.egress.change(row.session_id, state.outside.policy, held=held, wary=wary)
+            except (EgressUnavailable, SecretUnavailable) as error:
+                call.note(f"the change is in the log, but its proxy did not receive it: {error}")
         await _show(call, runtime, row, state)
         if wanted != policy:
             call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
@@ -101,9 +106,13 @@ def _without(
             left.append(each)
         elif ports:
             left.append(msgspec.structs.replace(each, ports=ports))
-    unbound = (
-        [use for use in map(lambda use: _unbound(use, place.host), secrets) if use is not None] if whole else secrets
-    )
+    unbound = secrets
+    if whole:
+        unbound = [
+            msgspec.structs.replace(use, hosts=hosts)
+            for use in secrets
+            if (hosts := tuple(host for host in use.hosts if host != place.host))
+        ]
     if left == allow and unbound == secrets:
         raise UsageError(
             f"--deny {text}: the session may not talk to it anyway; `holdfast egress ID` shows what it may"
@@ -114,15 +123,6 @@ def _without(
 def _unbound(use: SecretUse, host: str) -> SecretUse | None:
     hosts = tuple(each for each in use.hosts if each != host)
     return msgspec.structs.replace(use, hosts=hosts) if hosts else None
-
-
-async def _push(call: Call, runtime: Runtime, row: SessionRow, state: State) -> None:
-    """Apply the policy to a live proxy, even when no brain runs."""
-    held = held_secrets(state, SystemClock().now_us())
-    try:
-        await runtime.egress.change(row.session_id, state.outside.policy, held=held, wary=may_become_tainted(state))
-    except (EgressUnavailable, SecretUnavailable) as error:
-        call.note(f"the change is in the log, but its proxy did not receive it: {error}")
 
 
 # --- showing ---------------------------------------------------------------------------------------
@@ -174,20 +174,19 @@ def _allowed(policy: EgressPolicy) -> list[str]:
     if policy.registries:
         lines.append("may talk to  the package registries of this machine's own tools")
     for use in policy.secrets:
-        bounds = [f"methods {', '.join(use.methods)}"] if use.methods else []
-        bounds += [f"paths {', '.join(use.paths)}"] if use.paths else []
-        bounds += [f"headers {', '.join(use.headers)}"] if use.headers else []
-        bounds += [f"push {', '.join(use.push)}"] if use.push else []
+        bounds = _bounds(use, "methods", "paths", "headers", "push")
         tail = f"  ({'; '.join(bounds)})" if bounds else ""
         lines.append(f"may use      the secret {use.name} for {', '.join(use.hosts)}{tail}")
     return lines or ["may talk to  nothing outside"]
 
 
+def _bounds(each: Destination | SecretUse, *names: str) -> list[str]:
+    return [f"{name} {', '.join(values)}" for name in names if (values := getattr(each, name))]
+
+
 def _place(each: Destination) -> str:
     host = f"[{each.host}]" if ":" in each.host else each.host
-    bounds = [f"methods {', '.join(each.methods)}"] if each.methods else []
-    bounds += [f"paths {', '.join(each.paths)}"] if each.paths else []
-    bounds += [f"headers {', '.join(each.headers)}"] if each.headers else []
+    bounds = _bounds(each, "methods", "paths", "headers")
     bounds += ["also without TLS"] if each.plain else []
     bounds += ["private addresses"] if each.private else []
     return f"{host}:{','.join(map(str, each.ports))}" + (f"  ({'; '.join(bounds)})" if bounds else "")
@@ -197,26 +196,16 @@ async def _seen(runtime: Runtime, row: SessionRow, state: State) -> list[EgressS
     """The session's network activity, grouped by kind, latest last."""
     kinds: dict[tuple[Any, ...], EgressSeen] = {}
     after = row.origin_seq
-    while events := await runtime.store.read(row.session_id, after=after, limit=1_000):
-        after = events[-1].seq
-        for event in events:
-            if isinstance(event.fact, EgressRecorded) and not event.fact.set_up:
-                for each in event.fact.seen:
-                    _count(kinds, each)
+    while page := await events(runtime.store, row.session_id, after=after, types=["egress.recorded"]):
+        after = page[-1].seq
+        facts = (event.fact for event in page if isinstance(event.fact, EgressRecorded) and not event.fact.set_up)
+        for each in (each for fact in facts for each in fact.seen):
+            kind = (each.verdict, each.host, each.port, each.reason, each.method, each.path, each.secret)
+            if before := kinds.pop(kind, None):
+                sums = {name: getattr(each, name) + getattr(before, name) for name in ("count", "sent", "received")}
+                each = msgspec.structs.replace(each, **sums)
+            kinds[kind] = each
     return list(kinds.values())
-
-
-def _count(kinds: dict[tuple[Any, ...], EgressSeen], each: EgressSeen) -> None:
-    kind = (each.verdict, each.host, each.port, each.reason, each.method, each.path, each.secret)
-    before = kinds.pop(kind, None)
-    if before is not None:
-        each = msgspec.structs.replace(
-            each,
-            count=each.count + before.count,
-            sent=each.sent + before.sent,
-            received=each.received + before.received,
-        )
-    kinds[kind] = each
 
 
 def _line(each: EgressSeen) -> str:

@@ -10,22 +10,13 @@ import unicodedata
 from holdfast.app.call import Call, positive, span
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.running import answering
-from holdfast.app.screen.inbox import (
-    SHOWN,
-    details,
-    folded,
-    is_listed_whole,
-    lines,
-    look,
-    public,
-    public_item,
-    shown_of,
-)
+from holdfast.app.screen.inbox import details, folded, is_listed_whole, lines, public, public_item
 from holdfast.app.screen.live import can_draw
 from holdfast.app.screen.picker import pick
 from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
 from holdfast.clock import SystemClock
+from holdfast.service.inbox import SHOWN, inbox, shown
 from holdfast.service.posting import person
 from holdfast.session.rows import ItemRow
 
@@ -53,17 +44,18 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
     if not call.json:
         await runtime.intake.seen(item)
         item = await runtime.store.item(item.item_id)
-    shown = await shown_of(runtime, item)
+    now_us = SystemClock().now_us()
+    found = await shown(runtime.store, item, now_us)
     if call.json:
-        call.emit(public_item(shown))
+        call.emit(public_item(found))
         return 0
     width = terminal_width(1)
-    for line in details(shown, row, SystemClock().now_us()):
+    for line in details(found, row, now_us):
         for part in [line] if width is None else folded(line, width, _columns):
             call.say(part)
     if item.status == "open":
         call.say("")
-        note = ["--note", shown.request.options[0]] if shown.request.options else []
+        note = ["--note", found.request.options[0]] if found.request.options else []
         call.say(f"answer    {call.typed('approve', item.item_id, *note)}")
         call.say(f"          {call.typed('deny', item.item_id, '--note', 'your words')}")
     return 0
@@ -75,7 +67,8 @@ def _columns(char: str) -> int:
 
 
 async def _list(call: Call, runtime: Runtime) -> int:
-    entries = await look(runtime, limit=None if call.json else SHOWN)
+    now_us = SystemClock().now_us()
+    entries = await inbox(runtime.store, now_us, limit=None if call.json else SHOWN)
     if call.json:
         for entry in entries:
             call.emit(public(entry))
@@ -83,10 +76,10 @@ async def _list(call: Call, runtime: Runtime) -> int:
     stop = await runtime.store.stopped()
     if stop is not None:
         call.say(f"EVERYTHING IS STOPPED by {person(stop.by)}; `{call.typed('stop', '--release')}` lifts it\n")
-    for line in lines(entries, SystemClock().now_us()):
+    for line in lines(entries, now_us):
         call.say(line)
     asked = [entry.item for entry in entries if entry.item is not None]
-    whole = [shown.item for shown in asked if is_listed_whole(shown)]
+    whole = [each.item for each in asked if is_listed_whole(each)]
     for item in whole:
         await runtime.intake.seen(item)
     if len(asked) == SHOWN:

@@ -49,15 +49,11 @@ async def verify_run(call: Call) -> int:
         for finding in verified.findings:
             where = f"{finding.session_id} at {finding.seq}: " if finding.session_id else ""
             call.say(f"DAMAGED  {where}{finding.message}")
-        call.say(
-            f"{counted(verified.sessions, 'session')}, {counted(verified.events, 'event')}: "
-            + (counted(len(verified.findings), "finding") if verified.findings else _all_well(len(anchors)))
-        )
+        result = "all chains and rows verify" + (f", and {counted(len(anchors), 'anchor')}" if anchors else "")
+        if verified.findings:
+            result = counted(len(verified.findings), "finding")
+        call.say(f"{counted(verified.sessions, 'session')}, {counted(verified.events, 'event')}: {result}")
     return exits.DAMAGED if verified.findings else exits.DONE
-
-
-def _all_well(anchors: int) -> str:
-    return "all chains and rows verify" + (f", and {counted(anchors, 'anchor')}" if anchors else "")
 
 
 def _read(file: Path | None, allowed: Path | None) -> tuple[list[Block], list[str]]:

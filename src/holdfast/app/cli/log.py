@@ -33,10 +33,9 @@ from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.sqlite.watermark import Mark, forget, heads_behind, missing, watermark_path
 from holdfast.log.worker_locks import is_live
 from holdfast.model.base import StreamPart
+from holdfast.service.events import PAGE, events
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
-
-PAGE = 1_000
 
 
 def logs_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,20 +56,16 @@ async def logs_run(call: Call) -> int:
         row = await runtime.store.find(call.args.session)
         if call.args.follow:
             await watch(runtime, row.session_id, _Lines(call), call.args.after)
-            await _ended(call, runtime, row.session_id)
+            row = await runtime.store.find(row.session_id)
+            state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+            next_ = next_step(row, state, call.typed)
+            call.note(f"{name_of(row)} is {row.status}; no process is running it. {next_}")
             return 0
         seen, lines = call.args.after, _Lines(call)
-        while events := await runtime.store.read(row.session_id, after=seen, limit=PAGE):
-            lines.on_events(events)
-            seen = events[-1].seq
+        while page := await events(runtime.store, row.session_id, after=seen, types=call.args.type):
+            lines.on_events(page)
+            seen = page[-1].seq
     return 0
-
-
-async def _ended(call: Call, runtime: Runtime, session_id: str) -> None:
-    """Print why there are no further events to follow."""
-    row = await runtime.store.find(session_id)
-    state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
-    call.note(f"{name_of(row)} is {row.status}; no process is running it. {next_step(row, state, call.typed)}")
 
 
 class _Lines:
@@ -106,10 +101,10 @@ async def export_run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         seen, prev = 0, genesis(row.session_id)
-        while events := await runtime.store.read(row.session_id, after=seen, prev=prev, limit=PAGE):
-            for event in events:
+        while page := await runtime.store.read(row.session_id, after=seen, prev=prev, limit=PAGE):
+            for event in page:
                 call.emit(public(event))
-            seen, prev = events[-1].seq, events[-1].hash
+            seen, prev = page[-1].seq, page[-1].hash
     return 0
 
 
@@ -138,7 +133,10 @@ async def recover_run(call: Call) -> int:
             call.say(line)
     kept = ""
     if call.args.yes:
-        kept = str(await anyio.to_thread.run_sync(keep_aside, database, home))
+        folder = home.path / "recovered" / rfc3339(SystemClock().now_us())[:19].replace(":", "")
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await anyio.to_thread.run_sync(_copy, database, folder)
+        kept = str(folder)
         async with open_runtime(call.settings, accept_loss=True) as runtime:
             check_alone(home, runtime.worker.worker_id)
             await record(runtime, database, losses, lost)
@@ -239,14 +237,6 @@ async def _unknown_calls(
     return calls, strays
 
 
-def keep_aside(database: Path, home: Home) -> Path:
-    """Copy the database, its write-ahead log, and its watermark in their current state. Return the folder."""
-    folder = home.path / "recovered" / rfc3339(SystemClock().now_us())[:19].replace(":", "")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _copy(database, folder)
-    return folder
-
-
 def _copy(database: Path, folder: Path) -> None:
     """Copy the files of a database that no connection of this process has open."""
     for path in (database, database.with_name(f"{database.name}-wal"), watermark_path(database)):
@@ -259,19 +249,15 @@ async def record(runtime: Runtime, database: Path, losses: Losses, lost: list[Ma
     key = f"events_lost:{lost[-1].hash.hex()}"
     for loss in losses.sessions:
         if loss.head and loss.session_id != HOME:
-            fact = SessionEventsLost(content=_told(loss), known_seq=loss.known_seq, calls=loss.calls)
+            calls = f" Calls that were started in them: {', '.join(loss.calls)}." if loss.calls else ""
+            told = (
+                f"[The log of this session lost events that may have followed its event {loss.head}: turns, tool "
+                f"calls, their results, and messages.{calls} What they did may have happened, in the workspace and "
+                "elsewhere. Look at the actual state before you go on, and repeat nothing that must happen only once.]"
+            )
+            fact = SessionEventsLost(content=told, known_seq=loss.known_seq, calls=loss.calls)
             await runtime.intake.post(loss.session_id, fact, key)
     forget(database, lost)
-
-
-def _told(loss: Loss) -> str:
-    """The message to the model about the loss."""
-    calls = f" Calls that were started in them: {', '.join(loss.calls)}." if loss.calls else ""
-    return (
-        f"[The log of this session lost events that may have followed its event {loss.head}: turns, tool calls, their "
-        f"results, and messages.{calls} What they did may have happened, in the workspace and elsewhere. Look at the "
-        "actual state before you go on, and repeat nothing that must happen only once.]"
-    )
 
 
 def lines(losses: Losses, lost: list[Mark]) -> list[str]:

@@ -36,8 +36,18 @@ def doctor_arguments(parser: argparse.ArgumentParser) -> None:
 async def doctor_run(call: Call) -> int:
     """Run the checks and report the findings. A log that cannot be opened is a finding and does not end the checks."""
     home = Home(Path(call.settings.home).absolute())
-    log, code = await _log(call)
-    capabilities = await _hands(call, home)
+    code = exits.DONE
+    try:
+        async with open_runtime(call.settings) as runtime:
+            sessions = await runtime.store.count()
+        log = Finding("log", "ok", f"{database_path(call.settings)}, {sessions} sessions")
+    except HoldfastError as error:
+        log, code = Finding("log", "bad", str(error)), error.exit_code
+    try:
+        policy = policies.hands(call.settings)
+        capabilities = await Providers(home.hands).named(policy.provider, policy.accept_weak).probe()
+    except HoldfastError as error:  # an invalid provider is a finding, too
+        capabilities = Capabilities("", False, findings=(Finding("hands", "bad", str(error)),))
     code = code or (exits.DONE if capabilities.usable else exits.UNABLE)
     models = await look()
     findings = (log, *capabilities.findings, *models.findings)
@@ -52,45 +62,20 @@ async def doctor_run(call: Call) -> int:
         if finding.fix:
             fix = finding.fix.replace("\n", "\n              ")
             call.say(f"         fix: {fix}")
-    call.say(_verdict(capabilities))
-    call.say(_proposal(models.proposal))
-    return code
-
-
-async def _hands(call: Call, home: Home) -> Capabilities:
-    """Probe the configured sandbox provider; an invalid one is a finding."""
-    try:
-        policy = policies.hands(call.settings)
-        return await Providers(home.hands).named(policy.provider, policy.accept_weak).probe()
-    except HoldfastError as error:
-        return Capabilities("", False, findings=(Finding("hands", "bad", str(error)),))
-
-
-async def _log(call: Call) -> tuple[Finding, int]:
-    """The finding about the log, and the exit status for it."""
-    try:
-        async with open_runtime(call.settings) as runtime:
-            sessions = await runtime.store.count()
-    except HoldfastError as error:
-        return Finding("log", "bad", str(error)), error.exit_code
-    return Finding("log", "ok", f"{database_path(call.settings)}, {sessions} sessions"), exits.DONE
-
-
-def _verdict(capabilities: Capabilities) -> str:
     if capabilities.usable and capabilities.provider == "landlock":
-        return "tool calls are isolated WEAKLY here (landlock): read above what is missing"
-    if capabilities.usable:
-        return f"tool calls are isolated here ({capabilities.provider})"
-    return "tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given"
-
-
-def _proposal(flags: str) -> str:
-    if flags:
-        return f"a model can be asked: holdfast run GOAL {flags}"
-    return (
-        "no model can be asked: set a key such as ANTHROPIC_API_KEY, or start a local server such as Ollama; "
-        "`holdfast demo` needs none"
-    )
+        call.say("tool calls are isolated WEAKLY here (landlock): read above what is missing")
+    elif capabilities.usable:
+        call.say(f"tool calls are isolated here ({capabilities.provider})")
+    else:
+        call.say("tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given")
+    if models.proposal:
+        call.say(f"a model can be asked: holdfast run GOAL {models.proposal}")
+    else:
+        call.say(
+            "no model can be asked: set a key such as ANTHROPIC_API_KEY, or start a local server such as Ollama; "
+            "`holdfast demo` needs none"
+        )
+    return code
 
 
 LISTEN = "127.0.0.1:8478"

@@ -47,7 +47,7 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
             dest="rule_flags",
             action="append",
             default=[],
-            type=partial(_flag, decision),
+            type=partial(lambda decision, pattern: (decision, pattern), decision),
             help=RULES[decision],
         )
     parser.add_argument(
@@ -68,10 +68,6 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--detach", action="store_true", help="Run in the background; return once the session is saved")
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
-
-
-def _flag(decision: str, pattern: str) -> tuple[str, str]:
-    return decision, pattern
 
 
 async def run_run(call: Call) -> int:

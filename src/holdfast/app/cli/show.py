@@ -9,11 +9,9 @@ from holdfast.app.call import Call, position
 from holdfast.app.cli.ps import public, standing
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.running.drive import last_message
 from holdfast.app.running.family import workspace_of
 from holdfast.app.screen.access import outside_details, outside_lines, weakness
-from holdfast.app.screen.events import counted, one_line
-from holdfast.app.screen.inbox import counting_answers
+from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.app.screen.progress import known_cost
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.workspace_files import NOW, changes, files_as_of, restore, shelf_of, show_changes
@@ -22,8 +20,10 @@ from holdfast.clock import rfc3339
 from holdfast.errors import UsageError
 from holdfast.log.worker_locks import is_live
 from holdfast.service import forks
-from holdfast.service.forks import Forked, Ground, Point, Wish, point_at
+from holdfast.service.events import counting_answers, last_message
+from holdfast.service.forks import Forked, Ground, Wish, point_at
 from holdfast.service.opening import check_key, check_models
+from holdfast.service.sessions import children
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.text import harmless
 from holdfast.session.home import HOME
@@ -58,38 +58,41 @@ async def show_run(call: Call) -> int:
         if args.at is not None:
             point = await point_at(runtime.store, row, args.at, runtime.kinds)
             if call.json:
-                call.emit({**await _told(runtime, point.row, point.state, running=False), **_kept(point)})
+                kept = {"snapshot": point.kept, "snapshot_seq": point.kept_seq}
+                unkept = [ran.call_id for ran in point.unkept]
+                told = await _told(runtime, point.row, point.state, running=False)
+                call.emit({**told, **kept, "unkept_calls": unkept})
             else:
-                await _then(call, runtime, point)
+                lines = {**_lines(point.row, point.state, running=False), "files": files_as_of(point)}
+                await _glance(call, runtime, point.state, lines)
             return 0
         running = row.session_id in await runtime.store.holders()
         state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
         if call.json:
             call.emit(await _told(runtime, row, state, running=running))
             return 0
-        await _glance(call, runtime, row, state, _lines(row, state, running=running))
+        await _glance(call, runtime, state, _lines(row, state, running=running))
         step = f"Follow it with `{call.typed('logs', name_of(row), '-f')}`."
         call.say(f"\n{step if running else next_step(row, state, call.typed)}")
         return 0
 
 
-async def _then(call: Call, runtime: Runtime, point: Point) -> None:
-    """Show the state after an event."""
-    row, state = point.row, point.state
-    lines = {**_lines(row, state, running=False), "files": files_as_of(point)}
-    await _glance(call, runtime, row, state, lines)
-
-
-async def _glance(call: Call, runtime: Runtime, row: SessionRow, state: State, lines: dict[str, str]) -> None:
+async def _glance(call: Call, runtime: Runtime, state: State, lines: dict[str, str]) -> None:
     for name, value in lines.items():
         call.say(f"{name:<11} {value}")
-    for child in await _children(runtime, state):
-        call.say(f"{'child':<11} {child}")
-    for name, line in _at_work(state):
-        call.say(f"{name:<11} {line}")
-    for line in await counting_answers(runtime, state):
-        call.say(f"{'answer':<11} {line}")
-    answer = await last_message(runtime, state)
+    below = await children(runtime.store, state)
+    for child, now in zip(state.children.values(), below, strict=True):
+        name = f"{one_line(child.name, 30)}  " if child.name else ""
+        size = f"{counted(now.row.turns, 'turn')}, {usd(known_cost(now.row))}"
+        call.say(f"{'child':<11} {child.child_id}  {name}{standing(now.row, running=now.running)}, {size}")
+    for job in state.live_jobs():
+        since = rfc3339(job.started_us)[:19]
+        call.say(f"{'job':<11} {job_name(job)}  since {since}Z: {one_line(job.command, 80)}")
+    for service in state.services.values():
+        call.say(f"{'service':<11} {service.name}: {one_line(service.command, 80)}")
+    for event in await counting_answers(runtime.store, state):
+        call.say(f"{'answer':<11} {describe(event)}")
+    answer = await last_message(runtime.store, state)
     if answer:
         call.say(f"\n{harmless(answer)}")
 
@@ -112,8 +115,11 @@ def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
         "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",
     }
     lines |= {name: one_line(value, 200) for name, value in outside_lines(state).items()}
-    if state.environment or state.environment_error or state.environment_failed:
-        lines["environment"] = _environment(state)
+    if state.environment_error:
+        lines["environment"] = f"not there, and the work waits for it: {one_line(state.environment_error, 160)}"
+    elif state.environment or state.environment_failed:
+        failed = state.environment_failed and f"; {state.environment_failed[:12]} could not be made"
+        lines["environment"] = f"{state.environment[:12] or 'none'}{failed}"
     if state.pending:
         positions = ", ".join(str(item.seq) for item in state.pending)
         lines["pending"] = f"the model has not seen what came at {positions}"
@@ -125,9 +131,27 @@ def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
 
 
 async def _told(runtime: Runtime, row: SessionRow, state: State, *, running: bool) -> dict[str, object]:
-    words = await last_message(runtime, state)
-    answers = await counting_answers(runtime, state)
-    return {**public(row, running=running), **_details(row, state), "answers": answers, "last_message": words}
+    words = await last_message(runtime.store, state)
+    answers = [describe(event) for event in await counting_answers(runtime.store, state)]
+    return {
+        **public(row, running=running),
+        "origin": row.origin,
+        "origin_seq": row.origin_seq,
+        "pending": [item.seq for item in state.pending],
+        "window_tokens": state.window_tokens,
+        "children": list(state.children),
+        "jobs": {
+            job.job_id: {"name": job.name, "command": job.command, "outcome": job.outcome or "running"}
+            for job in state.jobs.values()
+        },
+        "services": {each.name: each.command for each in state.services.values()},
+        "open_calls": [call.call_id for call in state.open_calls()],
+        "hands_id": state.hands.hands_id if state.hands else None,
+        "isolation": dict(state.hands.isolation) if state.hands else {},
+        **outside_details(state),
+        "answers": answers,
+        "last_message": words,
+    }
 
 
 async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
@@ -140,35 +164,6 @@ async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
     if args.restore is not None:
         await restore(call, runtime, row, point, args.restore)
     return 0
-
-
-def _kept(point: Point) -> dict[str, object]:
-    return {
-        "snapshot": point.kept,
-        "snapshot_seq": point.kept_seq,
-        "unkept_calls": [ran.call_id for ran in point.unkept],
-    }
-
-
-async def _children(runtime: Runtime, state: State) -> list[str]:
-    """A line for each child that existed at that event, oldest first, with its current status."""
-    holders = await runtime.store.holders()
-    lines = []
-    for child in state.children.values():
-        now = await runtime.store.find(child.child_id)
-        stands = standing(now, running=child.child_id in holders)
-        name = f"{one_line(child.name, 30)}  " if child.name else ""
-        lines.append(f"{child.child_id}  {name}{stands}, {counted(now.turns, 'turn')}, {usd(known_cost(now))}")
-    return lines
-
-
-def _at_work(state: State) -> list[tuple[str, str]]:
-    """A line for each running job and service."""
-    lines = [
-        ("job", f"{job_name(job)}  since {rfc3339(job.started_us)[:19]}Z: {one_line(job.command, 80)}")
-        for job in state.live_jobs()
-    ]
-    return lines + [("service", f"{each.name}: {one_line(each.command, 80)}") for each in state.services.values()]
 
 
 def _money(state: State) -> str:
@@ -192,32 +187,6 @@ def _hands(state: State) -> str:
     return f"{hands.provider}, uid {hands.uid}; {walls}{weak and '; ' + one_line(weak, 200)}"
 
 
-def _environment(state: State) -> str:
-    if state.environment_error:
-        return f"not there, and the work waits for it: {one_line(state.environment_error, 160)}"
-    missing = f"; {state.environment_failed[:12]} could not be made" if state.environment_failed else ""
-    return f"{state.environment[:12] or 'none'}{missing}"
-
-
-def _details(row: SessionRow, state: State) -> dict[str, object]:
-    return {
-        "origin": row.origin,
-        "origin_seq": row.origin_seq,
-        "pending": [item.seq for item in state.pending],
-        "window_tokens": state.window_tokens,
-        "children": list(state.children),
-        "jobs": {
-            job.job_id: {"name": job.name, "command": job.command, "outcome": job.outcome or "running"}
-            for job in state.jobs.values()
-        },
-        "services": {each.name: each.command for each in state.services.values()},
-        "open_calls": [call.call_id for call in state.open_calls()],
-        "hands_id": state.hands.hands_id if state.hands else None,
-        "isolation": dict(state.hands.isolation) if state.hands else {},
-        **outside_details(state),
-    }
-
-
 def fork_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fork`."""
     parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
@@ -236,17 +205,12 @@ async def fork_run(call: Call) -> int:
         origin = await runtime.store.find(call.args.session)
         if origin.session_id == HOME:
             raise UsageError(f"{HOME} is the log of the home itself and never ran; `holdfast ps --all` lists sessions")
-        done = await _existing(call, runtime, origin)
-        if done is None:
-            done = await _fork(call, runtime, origin, cap)
+        key, at = call.args.key, call.args.at
+        done = await forks.existing(runtime.intake, origin, at, key) if key else None
+        done = done or await _fork(call, runtime, origin, cap)
         account = await runtime.store.account(done.row.accounts[0])
         _say(call, done, account.cap_pico if account else None)
         return 0
-
-
-async def _existing(call: Call, runtime: Runtime, origin: SessionRow) -> Forked | None:
-    key = call.args.key
-    return await forks.existing(runtime.intake, origin, call.args.at, key) if key else None
 
 
 async def _fork(call: Call, runtime: Runtime, origin: SessionRow, cap: int | None) -> Forked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 from holdfast.app.call import Call
@@ -94,20 +95,12 @@ async def pause_run(call: Call) -> int:
         lift = f"lift it with `{call.typed('wake', name_of(row))}`"
         if running:
             call.say(f"{name_of(row)} rests when the step it is at has ended; {lift}")
-        else:
-            await _rest(runtime, row)
-            call.say(f"{name_of(row)} rests; {lift}")
+            return 0
+        if row.status == "parked":  # record the pause; a session in the middle of a call is left as it is
+            with suppress(LeaseHeld, EmergencyStop):
+                await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
+        call.say(f"{name_of(row)} rests; {lift}")
         return 0
-
-
-async def _rest(runtime: Runtime, row: SessionRow) -> None:
-    """Record the pause of a parked session. A session in the middle of a call is left as it is."""
-    if row.status != "parked":
-        return
-    try:
-        await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
-    except (LeaseHeld, EmergencyStop):
-        return
 
 
 def wake_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +119,7 @@ async def wake_run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         await sweep(runtime)
         row = await runtime.store.find(call.args.session)
-        if not call.args.keep_pause and await _paused(runtime, row):
+        if not call.args.keep_pause:
             await _lift(runtime, row)
         doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         return await drive(call, runtime, row.session_id, doors, steal=call.args.steal)
@@ -136,23 +129,19 @@ resume_arguments, resume_run = wake_arguments, wake_run
 
 
 async def _lift(runtime: Runtime, row: SessionRow) -> None:
-    """Lift the pause, for a mission together with its children."""
-    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-    if state.created is not None and state.created.mission is not None:
-        await missions.resume(runtime.intake, row, "woken")
-    else:
-        await runtime.intake.resume(row, "woken")
-
-
-async def _paused(runtime: Runtime, row: SessionRow) -> bool:
-    """Return True if the session is paused, a new fork, or parked after repeated failures.
+    """Resume a session that is paused, a new fork, or parked after repeated failures; a mission with its children.
 
     During an emergency stop, only the release lifts a pause.
     """
     state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-    waits = state.tenant.kind.awaits_wake(state)
     failed = state.ended is not None and state.failing.repeated()
-    return (bool(state.paused) or state.ended == RESTING or failed or waits) and await runtime.store.stopped() is None
+    rests = bool(state.paused) or state.ended == RESTING or failed or state.tenant.kind.awaits_wake(state)
+    if not rests or await runtime.store.stopped() is not None:
+        return
+    if state.created is not None and state.created.mission is not None:
+        await missions.resume(runtime.intake, row, "woken")
+    else:
+        await runtime.intake.resume(row, "woken")
 
 
 def handover_arguments(parser: argparse.ArgumentParser) -> None:
@@ -209,8 +198,14 @@ def budget_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def budget_run(call: Call) -> int:
     """Set the caps, all or none, and show the accounts from leaf to root."""
-    given = {name: getattr(call.args, name) for name in FLAGS}
-    caps = {FLAGS[name]: _amount(name, text) for name, text in given.items() if text is not None}
+    caps: dict[Period, int | None] = {}
+    for name, period in FLAGS.items():
+        text = getattr(call.args, name)
+        try:
+            if text is not None:
+                caps[period] = None if text == NONE else budget_pico(text or "0")
+        except UsageError as error:
+            raise UsageError(str(error).replace("--budget", f"--{name}")) from error
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session) if call.args.session else None
         known = {account.account_id: account for account in await runtime.store.accounts()}
@@ -222,7 +217,9 @@ async def budget_run(call: Call) -> int:
             raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
         if caps and not chosen:
             raise UsageError("say whose cap: a session, or --account NAME; for example: holdfast budget 7f3k --set 20")
-        await _set(call, runtime, row, chosen, caps)
+        await runtime.intake.check_caps(chosen, caps)
+        for period, cap in caps.items():
+            await runtime.intake.set_cap(row, chosen, period, cap)
         known = {account.account_id: account for account in await runtime.store.accounts()}
         shown = path if row or not call.args.account else [chosen]
         _show(call, [known[name] for name in shown if name in known])
@@ -231,26 +228,18 @@ async def budget_run(call: Call) -> int:
         return 0
 
 
-async def _set(
-    call: Call, runtime: Runtime, row: SessionRow | None, account_id: str, caps: dict[Period, int | None]
-) -> None:
-    await runtime.intake.check_caps(account_id, caps)
-    for period, cap in caps.items():
-        await runtime.intake.set_cap(row, account_id, period, cap)
-
-
-def _amount(flag: str, text: str) -> int | None:
-    try:
-        return None if text == NONE else budget_pico(text or "0")
-    except UsageError as error:
-        raise UsageError(str(error).replace("--budget", f"--{flag}")) from error
-
-
 def _show(call: Call, accounts: list[AccountRow]) -> None:
     now_us = SystemClock().now_us()
     if call.json:
         for account in accounts:
-            call.emit(_public(account, now_us))
+            told: dict[str, Any] = {
+                "account_id": account.account_id,
+                "held_usd": usd_float(account.reserved_pico),
+            }
+            for period in FLAGS.values():
+                cap, spent = account.cap_of(period), account.spent_in(period, now_us)
+                told[period] = {"cap_usd": usd_float(cap), "spent_usd": usd_float(spent)}
+            call.emit(told)
         return
     if not accounts:
         call.say("no money is counted yet; the first session opens an account")
@@ -267,11 +256,3 @@ def _show(call: Call, accounts: list[AccountRow]) -> None:
             capped = "-" if cap is None else usd(cap)
             call.say(f"{name:<32} {period:<7} {capped:>10} {usd(spent):>10} {usd(held):>10} {left:>10}")
             name = ""
-
-
-def _public(account: AccountRow, now_us: int) -> dict[str, Any]:
-    told: dict[str, Any] = {"account_id": account.account_id, "held_usd": usd_float(account.reserved_pico)}
-    for period in FLAGS.values():
-        cap, spent = account.cap_of(period), account.spent_in(period, now_us)
-        told[period] = {"cap_usd": usd_float(cap), "spent_usd": usd_float(spent)}
-    return told

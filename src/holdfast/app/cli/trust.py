@@ -25,7 +25,6 @@ from holdfast.app.trust_prompt import accept, ask, can_ask, project_found
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import NotTrusted, SecretUnavailable, UsageError
 from holdfast.privileges import disable_core_dumps
-from holdfast.vault.base import Secret
 from holdfast.vault.reference_vault import put, take_away, value_of
 from holdfast.vault.sources import BYTES_MAX, Source
 
@@ -141,26 +140,22 @@ def _source(call: Call, name: str) -> Source:
     return known[name]
 
 
-def _public(call: Call, source: Source) -> dict[str, Any]:
-    use = next(use for use in secret_uses(call.settings) if use.name == source.name)
-    return {
-        "name": source.name,
-        "from": source.described(),
-        "hosts": list(use.hosts),
-        "variable": use.variable or None,
-        "header": use.header,
-        "basic": use.basic,
-        "methods": list(use.methods),
-        "paths": list(use.paths),
-        "headers": list(use.headers),
-        "push": list(use.push),
-        "expires": rfc3339(source.expires_us) if source.expires_us is not None else None,
-    }
-
-
 def _listed(call: Call, sources: list[Source]) -> int:
     for source in sources:
-        told = _public(call, source)
+        use = next(use for use in secret_uses(call.settings) if use.name == source.name)
+        told: dict[str, Any] = {
+            "name": source.name,
+            "from": source.described(),
+            "hosts": list(use.hosts),
+            "variable": use.variable or None,
+            "header": use.header,
+            "basic": use.basic,
+            "methods": list(use.methods),
+            "paths": list(use.paths),
+            "headers": list(use.headers),
+            "push": list(use.push),
+            "expires": rfc3339(source.expires_us) if source.expires_us is not None else None,
+        }
         if call.json:
             call.emit(told)
             continue
@@ -200,7 +195,9 @@ async def _set(call: Call, name: str) -> int:
         home = Path(call.settings.home).absolute()
         place = ("holdfast", name) if call.args.keyring else (str(home / "secrets" / name),)
         source = Source(name, "keyring" if call.args.keyring else "file", place)
-    put(source, await _read(name), environment(), SystemClock())
+    disable_core_dumps()
+    value = b"" if sys.stdin is None else await (_typed(name) if sys.stdin.isatty() else _given())
+    put(source, value_of(value), environment(), SystemClock())
     where = f"{source.kind}:{'/'.join(source.place)}"
     if call.json:
         call.emit({"name": name, "from": where, "kept": True})
@@ -214,16 +211,8 @@ async def _set(call: Call, name: str) -> int:
     return exits.DONE
 
 
-async def _read(name: str) -> Secret:
-    """Read a value from the terminal without echo, or from standard input."""
-    disable_core_dumps()
-    if sys.stdin is None:
-        return value_of(b"")
-    return value_of(await (_typed(name) if sys.stdin.isatty() else _given()))
-
-
 async def _typed(name: str) -> bytes:
-    """One line of the terminal. Its echo is restored afterwards, also after Ctrl-C."""
+    """One line of the terminal, read without echo. Its echo is restored afterwards, also after Ctrl-C."""
     await anyio.lowlevel.checkpoint()  # signals are handled from here on, so that the echo is restored
     terminal = sys.stdin.fileno()
     before, quiet = termios.tcgetattr(terminal), termios.tcgetattr(terminal)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
 
 import anyio
 
@@ -28,9 +26,9 @@ from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.fleet.serve import Service
 from holdfast.log.base import Which
-from holdfast.notify.base import ReplyChannel
 from holdfast.service.posting import person
 from holdfast.service.replies import Listener
+from holdfast.service.sessions import UNFINISHED, sessions
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
@@ -73,6 +71,18 @@ async def worker_run(call: Call) -> int:
             )
             if runtime.shelf is None:
                 work.say(NO_GIT)
+
+            async def beside() -> None:
+                """Receive answers to inbox items, and look for jobs with unreported news."""
+                async with anyio.create_task_group() as group:
+                    if channels:
+                        clock, every_s = SystemClock(), poll_every_s()
+                        listener = Listener(
+                            channels, runtime.store, runtime.intake, clock, every_s=every_s, tell=work.say
+                        )
+                        group.start_soon(listener.run)
+                    group.start_soon(look_after, runtime)
+
             service = Service(
                 runtime.store,
                 SystemClock(),
@@ -82,25 +92,11 @@ async def worker_run(call: Call) -> int:
                 share=share_of(runtime),
             )
             try:
-                await alongside(lambda: service.run(work.session), lambda: _beside(runtime, channels, work))
+                await alongside(lambda: service.run(work.session), beside)
             except anyio.get_cancelled_exc_class():
                 work.say("stopped; whatever was at work is let go, and goes on with the next worker or `wake`")
                 raise
     raise AssertionError("a worker ends by being stopped")
-
-
-async def _beside(runtime: Runtime, channels: Sequence[ReplyChannel], work: _Work) -> None:
-    """Receive answers to inbox items, and look for jobs with unreported news."""
-    async with anyio.create_task_group() as group:
-        group.start_soon(_listen, runtime, channels, work)
-        group.start_soon(look_after, runtime)
-
-
-async def _listen(runtime: Runtime, channels: Sequence[ReplyChannel], work: _Work) -> None:
-    if not channels:
-        return
-    listener = Listener(channels, runtime.store, runtime.intake, SystemClock(), every_s=poll_every_s(), tell=work.say)
-    await listener.run()
 
 
 class _Work:
@@ -126,7 +122,11 @@ class _Work:
         outcome = await wake_or_say(session_id, doors)
         self._names.pop(session_id, None)
         if not outcome.idle and not outcome.fenced:
-            self.say(_told(await self._runtime.store.find(session_id)))
+            row = await self._runtime.store.find(session_id)
+            why = f" ({row.reason})" if row.reason else ""
+            detail = f": {one_line(row.detail)}" if row.detail else ""
+            again = f", until {rfc3339(row.due_us)[:19]}Z" if row.status == "parked" and row.due_us is not None else ""
+            self.say(f"{name_of(row)} is {row.status}{why}{detail}{again}")
 
     def failed(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
         """Report an error of a session, or of the log itself."""
@@ -134,25 +134,8 @@ class _Work:
         then = "left to others" if again_s is None else f"tried again in {again_s:.0f} s"
         self.say(f"{name}: {one_line(str(error), 400)} ({then})")
         if self._call.json:
-            self._call.emit(_error(session_id, error, again_s))
-
-
-def _told(row: SessionRow) -> str:
-    why = f" ({row.reason})" if row.reason else ""
-    detail = f": {one_line(row.detail)}" if row.detail else ""
-    again = f", until {rfc3339(row.due_us)[:19]}Z" if row.status == "parked" and row.due_us is not None else ""
-    return f"{name_of(row)} is {row.status}{why}{detail}{again}"
-
-
-def _error(session_id: str, error: HoldfastError, again_s: float | None) -> dict[str, Any]:
-    return {
-        "type": "error",
-        "session_id": session_id,
-        "kind": type(error).__name__,
-        "message": str(error),
-        "again_s": again_s,
-        "at": rfc3339(SystemClock().now_us()),
-    }
+            told = {"session_id": session_id, "kind": type(error).__name__, "message": str(error), "again_s": again_s}
+            self._call.emit({"type": "error", **told, "at": rfc3339(SystemClock().now_us())})
 
 
 WAIT_S = 10.0
@@ -193,7 +176,9 @@ async def _stop(call: Call, runtime: Runtime) -> int:
         elif resting:
             call.say(f"{name_of(row)} rests")
         else:
-            call.say(f"{name_of(row)} is not at rest yet: {await _doing(runtime, row)}")
+            state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+            hangs = "should its process hang, it can start nothing new all the same"
+            call.say(f"{name_of(row)} is not at rest yet: {_step(state)}; {hangs}")
     await _end_jobs(call, runtime)
     idle = len(stopping.resting) - len(running)
     if idle:
@@ -205,7 +190,7 @@ async def _stop(call: Call, runtime: Runtime) -> int:
 
 async def _end_jobs(call: Call, runtime: Runtime) -> None:
     """End jobs and services, which run without a brain."""
-    for row in [row for status in ("runnable", "parked") for row in await runtime.store.sessions(Which(status=status))]:
+    for row in [each.row for status in UNFINISHED for each in await sessions(runtime.store, Which(status=status))]:
         try:
             ended = await end_jobs(runtime, row.session_id)
         except HoldfastError as error:
@@ -224,11 +209,6 @@ async def _watch(call: Call, runtime: Runtime, running: list[SessionRow]) -> lis
             holders = await runtime.store.holders()
             left = [row for row in left if row.session_id in holders]
     return left
-
-
-async def _doing(runtime: Runtime, row: SessionRow) -> str:
-    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-    return f"{_step(state)}; should its process hang, it can start nothing new all the same"
 
 
 def _step(state: State) -> str:

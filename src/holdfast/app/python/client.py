@@ -36,16 +36,19 @@ from holdfast.app.settings.values import count, known_key
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
+from holdfast.clock import SystemClock
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.people import Verdict
 from holdfast.facts.session import SessionUpdated
 from holdfast.model.prices import parse_prices
 from holdfast.service.answers import Answer
+from holdfast.service.events import PAGE
+from holdfast.service.events import events as page_of
+from holdfast.service.inbox import items, shown
 from holdfast.service.intake import Intake
+from holdfast.service.sessions import sessions
 from holdfast.session.rows import SessionRow
-
-PAGE = 1_000
 
 
 class Holdfast:
@@ -153,9 +156,7 @@ class Holdfast:
 
     async def sessions(self) -> list[Session]:
         """Return all sessions, newest first."""
-        store = self._open().store
-        holders = await store.holders()
-        return [session_of(row, running=row.session_id in holders) for row in await store.sessions()]
+        return [session_of(each.row, running=each.running) for each in await sessions(self._open().store)]
 
     async def show(self, session: str) -> Result:
         """Return a session with its latest message and its open items."""
@@ -169,11 +170,11 @@ class Holdfast:
         session_id = (await self._row(session)).session_id
         store = self._runtime.store
         while True:
-            events = await store.read(session_id, after=after, limit=PAGE)
-            for event in events:
+            page = await page_of(store, session_id, after=after)
+            for event in page:
                 yield event
-            after = events[-1].seq if events else after
-            if len(events) < PAGE:
+            after = page[-1].seq if page else after
+            if len(page) < PAGE:
                 if not follow:
                     return
                 await store.wait(session_id, after)
@@ -229,8 +230,7 @@ class Holdfast:
 
     async def inbox(self, *, open_only: bool = True) -> list[Item]:
         """Return the inbox items of all sessions, oldest first; without `open_only` closed ones too."""
-        runtime = self._open()
-        return [await item_of(runtime, row) for row in await runtime.store.items(open_only=open_only)]
+        return [item_of(each) for each in await items(self._open().store, SystemClock().now_us(), open_only=open_only)]
 
     async def seen(self, item: Item | str, *, by: str = "") -> None:
         """Record that an approver was shown an item: its default may apply from now on."""
@@ -274,7 +274,7 @@ class Holdfast:
         runtime = self._open()
         row = await runtime.store.item(item_id)
         await self._intake(by).answer(row, answer)
-        return await item_of(runtime, await runtime.store.item(row.item_id))
+        return item_of(await shown(runtime.store, await runtime.store.item(row.item_id), SystemClock().now_us()))
 
     # --- internals ------------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from holdfast.app.compose import Runtime
-from holdfast.app.running.drive import last_message
 from holdfast.brain.recall import recall
+from holdfast.clock import SystemClock
 from holdfast.facts.base import Document, Image, Usage
-from holdfast.facts.people import ApprovalRequested, ItemKind, Verdict
+from holdfast.facts.people import ItemKind, Verdict
+from holdfast.service.events import last_message
+from holdfast.service.inbox import Shown, items
 from holdfast.session.money import PICO
-from holdfast.session.rows import ItemRow, ItemStatus, SessionRow
+from holdfast.session.rows import ItemStatus, SessionRow
 from holdfast.session.state import State
 
 Status = Literal["running", "runnable", "parked", "done", "failed", "cancelled"]
@@ -175,9 +177,9 @@ def session_of(row: SessionRow, *, running: bool) -> Session:
     )
 
 
-async def item_of(runtime: Runtime, row: ItemRow) -> Item:
-    """Convert an item's row, with its full request."""
-    asked: ApprovalRequested = await runtime.intake.asked(row)
+def item_of(shown: Shown) -> Item:
+    """Convert an item with its full request."""
+    row, asked = shown.item, shown.request
     return Item(
         id=row.item_id,
         session_id=row.session_id,
@@ -194,7 +196,7 @@ async def item_of(runtime: Runtime, row: ItemRow) -> Item:
         default=asked.default,
         cost_usd=dollars(asked.cost_pico),
         proposed_usd=dollars(asked.proposed_pico),
-        approvers=await runtime.intake.who(row),
+        approvers=shown.names,
     )
 
 
@@ -204,14 +206,14 @@ async def result_of(runtime: Runtime, session_id: str) -> Result:
     running = row.session_id in await runtime.store.holders()
     state: State
     state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-    items = [each for each in await runtime.store.items() if each.session_id == row.session_id]
+    asked = await items(runtime.store, SystemClock().now_us(), session_id=row.session_id)
     about = session_of(row, running=running)
     given = {name: getattr(about, name) for name in Session.__dataclass_fields__}
     given["goal"] = state.created.goal if state.created else row.goal
     given["cost_usd"] = None if state.unpriced else dollars(row.cost_pico)
     return Result(
         **given,
-        text=await last_message(runtime, state),
+        text=await last_message(runtime.store, state),
         usage=None if state.uncounted else state.usage,
-        items=tuple([await item_of(runtime, each) for each in items]),
+        items=tuple(map(item_of, asked)),
     )

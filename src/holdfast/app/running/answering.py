@@ -12,7 +12,7 @@ from holdfast.app.screen.inbox import block
 from holdfast.app.settings.config import budget_pico
 from holdfast.errors import UsageError
 from holdfast.facts.people import Grant, Verdict
-from holdfast.service.answers import Answer
+from holdfast.service.answers import Answer, asked
 from holdfast.session.context.text import visible_line
 from holdfast.session.rows import ItemRow
 
@@ -32,7 +32,7 @@ async def answer(call: Call, verdict: Verdict) -> int:
     """Answer an item. Its session continues in the process that runs it, a worker, or a new process."""
     async with open_runtime(call.settings) as runtime:
         item = await runtime.store.item(call.args.item)
-        request = await runtime.intake.asked(item)
+        request = await asked(runtime.store, item)
         given = Answer(
             verdict=verdict,
             note=call.args.note,

@@ -28,12 +28,11 @@ from holdfast.brain.shift import alongside
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LeaseHeld
-from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
-from holdfast.facts.model import AgentMessage
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.serve import Share
 from holdfast.log.base import Which
+from holdfast.service.events import last_message
 from holdfast.session.context.text import harmless
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
@@ -210,7 +209,7 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
     if call.json:
         call.emit(result_line(row, state, wall_s, running=running, code=code))
     else:
-        answer = "" if code and row.reason != "child" else await last_message(runtime, state)
+        answer = "" if code and row.reason != "child" else await last_message(runtime.store, state)
         if answer:
             call.say(harmless(answer))
         name = exits.name_of(row)
@@ -250,16 +249,6 @@ async def _needs_approver(runtime: Runtime, row: SessionRow) -> bool:
             if each.status == "parked" and each.reason == "person":
                 return True
     return False
-
-
-async def last_message(runtime: Runtime, state: State) -> str:
-    """Return the model's latest message; empty without one."""
-    first = max(0, state.seq - 200)
-    events = await runtime.store.read(state.session_id, after=first, limit=state.seq - first)
-    for event in reversed(events):
-        if isinstance(event.fact, AgentMessage):
-            return text_of(event.fact.content)
-    return ""
 
 
 def result_line(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from holdfast.facts.hands import HandsHostFiles, HandsProvisioned
 from holdfast.facts.session import EgressPolicy
 from holdfast.session.decide.taint import marks
@@ -76,7 +74,9 @@ def outside_lines(state: State) -> dict[str, str]:
         lines["outside"] += "; there was no way outside when it was last tried"
     if outside.read:
         events = ", ".join(map(str, outside.read[:5])) + (" …" if len(outside.read) > 5 else "")
-        lines["tainted"] = f"yes: {outside.reason} (event {events}); it {_and(marks(state))}"
+        *first, last = marks(state)
+        and_ = f"{', '.join(first)} and {last}" if first else last
+        lines["tainted"] = f"yes: {outside.reason} (event {events}); it {and_}"
     made = sorted(path for path, new in state.host_files.items() if new)
     if made:
         shown = ", ".join(shown_path(path) for path in made[:HOSTS_SHOWN])
@@ -87,10 +87,6 @@ def outside_lines(state: State) -> dict[str, str]:
     if outside.denied:
         lines["denied"] = "the use of " + ", ".join(outside.denied)
     return lines
-
-
-def _and(parts: Sequence[str]) -> str:
-    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
 def outside_details(state: State) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.app.screen.access import HOSTS_SHOWN, host_files_line, policy_line, weakness
@@ -50,39 +50,17 @@ def _tail(text: str) -> str:
     return f": {one_line(text)}" if text else ""
 
 
-def _model_failure(end: model.ModelRequestEnd) -> str:
-    if end.outcome == "error":
-        return f"model request failed ({end.error_kind}): {one_line(end.message)}"
-    return "a model request died with its process; its reservation counts as spent" if end.outcome == "presumed" else ""
-
-
-def _model_end(end: model.ModelRequestEnd) -> str:
-    if end.outcome not in ("ok", "cancelled"):
-        return ""
-    tokens = f", {end.usage.input_tokens} tokens in, {end.usage.output_tokens} out" if end.usage else ""
-    return f"{end.outcome}{tokens}, {usd(end.cost_pico)}"
-
-
 def _result(result: tool.ToolResult) -> str:
     seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
     taken = ", taken from the hands' journal" if result.reconciled else ""
     status = f", exit status {result.exit_code}" if result.exit_code else ""
-    why = f": {one_line(_last_line(result.content))}" if result.outcome in ("error", "denied") else ""
+    why = ""
+    if result.outcome in ("error", "denied"):  # the last line, without the bracketed note that Holdfast appends
+        lines = [line for line in result.content.splitlines() if line.strip()]
+        spoken = [line for line in lines if not line.startswith("[")]
+        why = f": {one_line((spoken or lines or [''])[-1])}"
     strange = ", from outside" if result.untrusted else ""
     return f"  → {result.outcome}{status}{seconds}{strange}{taken}{why}"
-
-
-def _last_line(text: str) -> str:
-    """The last line of a failure's output, without the bracketed note that Holdfast appends."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    spoken = [line for line in lines if not line.startswith("[")]
-    return (spoken or lines or [""])[-1]
-
-
-def _lost(lost: session.SessionEventsLost) -> str:
-    last = f", event {lost.known_seq} among them" if lost.known_seq else ""
-    calls = f"; calls that ran: {', '.join(lost.calls)}" if lost.calls else ""
-    return f"acknowledged events were lost{last}{calls}"
 
 
 def _update(update: session.SessionUpdated) -> str:
@@ -106,28 +84,19 @@ def _notice(notice: people.NoticeSent) -> str:
     return f"{notice.target} could not be notified: {one_line(notice.detail)}"
 
 
-def _snapshot(kept: hands.WorkspaceSnapshotted) -> str:
-    if kept.error:
-        return f"files could not be kept: {one_line(kept.error)}"
-    return f"files as after event {kept.through_seq} kept: {counted(kept.files, 'file')}"
-
-
 def _requests(record: hands.EgressRecorded) -> str:
     """Requests by verdict, blocked ones first."""
     parts = []
     for verdict in ("held", "refused", "allowed"):
         mine = [seen for seen in record.seen if seen.verdict == verdict]
+        hosts = list(dict.fromkeys(f"{each.host}{'' if each.port == 443 else f':{each.port}'}" for each in mine))
+        more = f" and {len(hosts) - HOSTS_SHOWN} more" if len(hosts) > HOSTS_SHOWN else ""
         if mine:
-            parts.append(f"{sum(seen.count for seen in mine)} {verdict} ({_hosts(mine)})")
+            count = sum(seen.count for seen in mine)
+            parts.append(f"{count} {verdict} ({', '.join(hosts[:HOSTS_SHOWN])}{more})")
     if record.dropped:
         parts.append(f"{record.dropped} more")
     return f"{'set-up, outside' if record.set_up else 'outside'}: {', '.join(parts) or 'nothing'}"
-
-
-def _hosts(seen: Sequence[hands.EgressSeen]) -> str:
-    named = list(dict.fromkeys(f"{each.host}{'' if each.port == 443 else f':{each.port}'}" for each in seen))
-    more = f" and {len(named) - HOSTS_SHOWN} more" if len(named) > HOSTS_SHOWN else ""
-    return ", ".join(named[:HOSTS_SHOWN]) + more
 
 
 def environment_line(record: hands.EnvironmentRecorded) -> str:
@@ -141,22 +110,6 @@ def environment_line(record: hands.EnvironmentRecorded) -> str:
     return f"environment {record.digest[:12]} {how}{what}"
 
 
-def _restored(hands: hands.HandsRestored) -> str:
-    calls = len(hands.unkept)
-    lost = f"; {calls} {'call' if calls == 1 else 'calls'} after that are gone" if calls else ""
-    return f"new hands have the files as after event {hands.through_seq}{lost}"
-
-
-def _committed(fact: task.RepoCommitted) -> str:
-    without = f", without {', '.join(fact.left_out[:3])}, which other systems take for .git" if fact.left_out else ""
-    return f"committed {fact.commit[:DIGITS]} to {fact.ref}" + (" (not handed in)" if fact.wip else "") + without
-
-
-def _judged(fact: task.TaskJudged) -> str:
-    judged = f"verdict refused: {fact.refused}" if fact.refused else f"judged: {fact.decision}"
-    return f"{fact.task_id or 'the whole'}: {judged}"
-
-
 Line = Callable[[Any, Event], str]
 
 _KERNEL: dict[type[Fact], Line] = {
@@ -166,7 +119,10 @@ _KERNEL: dict[type[Fact], Line] = {
     tool.ToolResult: lambda fact, _: _result(fact),
     tool.ToolOutcomeUnknown: lambda fact, _: f"  → outcome unknown: {fact.reason}; the model is told",
     model.AgentMessage: lambda fact, _: one_line(text_of(fact.content)),
-    model.ModelRequestEnd: lambda fact, _: _model_failure(fact),
+    model.ModelRequestEnd: lambda fact, _: {
+        "error": f"model request failed ({fact.error_kind}): {one_line(fact.message)}",
+        "presumed": "a model request died with its process; its reservation counts as spent",
+    }.get(fact.outcome, ""),
     hands.HandsLost: lambda fact, _: f"hands lost: {fact.reason}",
     shift.ShiftStarted: lambda fact, event: f"shift {event.epoch} begins in process {fact.pid}",
     shift.ClockSet: lambda fact, _: (
@@ -184,7 +140,11 @@ _KERNEL: dict[type[Fact], Line] = {
     ),
     people.UserResume: lambda _, event: f"resumed by {event.actor}",
     session.SessionUpdated: lambda fact, _: _update(fact),
-    session.SessionEventsLost: lambda fact, _: _lost(fact),
+    session.SessionEventsLost: lambda fact, _: (
+        "acknowledged events were lost"
+        + (f", event {fact.known_seq} among them" if fact.known_seq else "")
+        + (f"; calls that ran: {', '.join(fact.calls)}" if fact.calls else "")
+    ),
     session.SessionError: lambda fact, _: f"error: {one_line(fact.message)}",
     people.ApprovalRequested: lambda fact, _: (
         f"approval requested ({fact.item_id}): {one_line(fact.title)} {one_line(fact.action)}"
@@ -228,7 +188,10 @@ _LONG: dict[type[Fact], Line] = {
     hands.HandsProvisioned: lambda fact, _: (
         f"hands ready ({fact.provider}){': ' + weakness(fact) if weakness(fact) else ''}"
     ),
-    hands.HandsRestored: lambda fact, _: _restored(fact),
+    hands.HandsRestored: lambda fact, _: (
+        f"new hands have the files as after event {fact.through_seq}"
+        + (f"; {counted(len(fact.unkept), 'call')} after that are gone" if fact.unkept else "")
+    ),
     hands.HandsHostFiles: lambda fact, _: host_files_line(fact),
     hands.EgressRecorded: lambda fact, _: _requests(fact),
     hands.EgressFailed: lambda fact, _: f"no way outside: {fact.reason}",
@@ -267,7 +230,10 @@ _LONG: dict[type[Fact], Line] = {
         f"{fact.task_id}: sent back ({fact.kind}): {fact.issues[0] if fact.issues else ''}"
     ),
     task.JudgeOpened: lambda fact, _: f"{fact.task_id or 'the whole'}: a judge looks",
-    task.TaskJudged: lambda fact, _: _judged(fact),
+    task.TaskJudged: lambda fact, _: (
+        f"{fact.task_id or 'the whole'}: "
+        + (f"verdict refused: {fact.refused}" if fact.refused else f"judged: {fact.decision}")
+    ),
     task.TaskEnded: lambda fact, _: f"{fact.task_id}: {fact.status}: {fact.why}",
     mission.VerificationStarted: lambda fact, _: (
         "" if fact.run else f"checking {len(fact.criteria)} criteria on tree {fact.tree[:DIGITS]}"
@@ -280,7 +246,11 @@ _LONG: dict[type[Fact], Line] = {
     mission.FlakeNoted: lambda fact, _: (
         f"flaky: {fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree"
     ),
-    task.RepoCommitted: lambda fact, _: _committed(fact),
+    task.RepoCommitted: lambda fact, _: (
+        f"committed {fact.commit[:DIGITS]} to {fact.ref}"
+        + (" (not handed in)" if fact.wip else "")
+        + (f", without {', '.join(fact.left_out[:3])}, which other systems take for .git" if fact.left_out else "")
+    ),
     task.MergeStarted: lambda fact, _: f"merging {', '.join(fact.tasks) or f'the base at {fact.base[:DIGITS]}'}",
     task.RepoMerged: lambda fact, _: (
         f"main line at {fact.commit[:DIGITS]}: {', '.join(fact.tasks) or 'base'} in, {len(fact.passed)} criteria pass"
@@ -306,7 +276,13 @@ DETAILS: dict[type[Fact], Line] = {
         f"attempt {fact.attempt}, about {fact.input_tokens_estimate} tokens"
         + (f", {usd(fact.reserved_pico)} held" if fact.reserved_pico is not None else "")
     ),
-    model.ModelRequestEnd: lambda fact, _: _model_end(fact),
+    model.ModelRequestEnd: lambda fact, _: (
+        fact.outcome
+        + (f", {fact.usage.input_tokens} tokens in, {fact.usage.output_tokens} out" if fact.usage else "")
+        + f", {usd(fact.cost_pico)}"
+        if fact.outcome in ("ok", "cancelled")
+        else ""
+    ),
     model.AgentThinking: lambda fact, _: one_line(fact.text),
     tool.ToolDispatched: lambda fact, _: (
         f"call {fact.call_id}" + (f", attempt {fact.attempt}" if fact.attempt > 1 else "")
@@ -314,7 +290,11 @@ DETAILS: dict[type[Fact], Line] = {
     tool.ToolResult: lambda fact, _: f"{_result(fact)}: {one_line(fact.content)}" if fact.outcome == "ok" else "",
     hands.HandsReleased: lambda _, __: "hands given back",
     session.SessionForked: lambda fact, _: f"a fork of {fact.origin} at {fact.origin_seq}",
-    hands.WorkspaceSnapshotted: lambda fact, _: _snapshot(fact),
+    hands.WorkspaceSnapshotted: lambda fact, _: (
+        f"files could not be kept: {one_line(fact.error)}"
+        if fact.error
+        else f"files as after event {fact.through_seq} kept: {counted(fact.files, 'file')}"
+    ),
     people.ApprovalSeen: lambda fact, _: f"{fact.item_id} seen by {fact.by}",
 }
 """Event type → line in `logs`. Without one, or if it is empty, the line of `LINES` is used."""

@@ -1,111 +1,21 @@
-"""The inbox: the sessions and items that need a user, in four groups, from rows and items."""
+"""The inbox as lines for the terminal and as data; `service.inbox` collects it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from holdfast.app.compose import Runtime
 from holdfast.app.screen.events import counted, describe, one_line
-from holdfast.clock import SystemClock, rfc3339
+from holdfast.clock import rfc3339
 from holdfast.facts.people import ApprovalRequested
-from holdfast.facts.shift import ParkReason
-from holdfast.log.base import Index, Which
+from holdfast.service.inbox import GROUPS, Entry, Group, Shown, minute
 from holdfast.session.context.text import visible, visible_line
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import TAINTED, WEAK, ItemRow, SessionRow
-from holdfast.session.state import State
 from holdfast.session.tools.policy import TREE
-
-Group = Literal["needs you", "errors", "finished", "running"]
-
-GROUPS: tuple[Group, ...] = ("needs you", "errors", "finished", "running")
-
-FINISHED_US = 7 * 86_400 * 1_000_000
-"""Age in microseconds from which ended sessions are left out: `holdfast ps --all` lists them."""
 
 LISTED_WIDTH, LISTED_LINES = 100, 3
 """Maximum width and number of lines of an action in the list; the user must open a longer one."""
-
-STOPPED_BY_HAND = "the process was asked to stop"
-"""The detail of a shift that a signal ended: no error."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """An item with its full request, and the users who may answer it now (empty: everyone).
-
-    For a closed item, `answered` gives the answer and its author, and `proof` the evidence of the author's identity.
-    """
-
-    item: ItemRow
-    request: ApprovalRequested
-    names: tuple[str, ...] = ()
-    answered: str = ""
-    proof: str = ""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One line of the inbox. `since_us` is the time of its latest change, `name` the display name of the session."""
-
-    group: Group
-    row: SessionRow
-    title: str
-    since_us: int
-    item: Shown | None = None
-    name: str = ""
-
-
-def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[str, str], now_us: int) -> list[Entry]:
-    """All entries, by group; in each group the oldest item and the newest session first."""
-    by_session: dict[str, list[Shown]] = {}
-    for shown in items:
-        by_session.setdefault(shown.item.session_id, []).append(shown)
-    entries: list[Entry] = []
-    rows = list(rows)
-    known = {row.session_id: row for row in rows}
-    for row in rows:
-        name = _called(row, known.get(row.root))
-        asked = by_session.get(row.session_id, [])
-        entries += [Entry("needs you", row, each.item.title, each.item.opened_us, each, name) for each in asked]
-        standing = _standing(row, row.session_id in holders, now_us)
-        if standing is not None and not (asked and standing[0] == "needs you"):
-            entries.append(Entry(standing[0], row, standing[1], row.updated_us, name=name))
-    asked_first = sorted((each for each in entries if each.item), key=lambda each: each.since_us)
-    others = sorted((each for each in entries if not each.item), key=lambda each: -each.since_us)
-    return [each for group in GROUPS for each in (*asked_first, *others) if each.group == group]
-
-
-def _called(row: SessionRow, top: SessionRow | None) -> str:
-    """The display name. A child has the name of the root session of its tree, which the user knows."""
-    own = row.key or row.session_id
-    if top is None or top.session_id == row.session_id:
-        return own
-    return f"{top.key or top.session_id} > {row.name if row.name not in ('', 'agent') else own}"
-
-
-def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] | None:
-    """The group and the status text of a session; None if it is too old to show."""
-    detail = row.detail or row.reason
-    if running:
-        return "running", "running"
-    match row.status:
-        case "parked":
-            waits = row.due_us is not None or row.reason in ("timer", "provider", "child", "job")
-            until = f" until {minute(row.due_us)}" if row.due_us is not None else ""
-            if waits and row.reason != "person":
-                return "running", f"waits{until}: {detail}"
-            return "needs you", detail
-        case "runnable":
-            failed = row.detail and row.detail != STOPPED_BY_HAND
-            return ("errors", row.detail) if failed else ("running", "no process is running it")
-    if now_us - row.updated_us > FINISHED_US:
-        return None
-    if row.status == "failed":
-        return "errors", f"failed: {detail}" if detail else "failed"
-    return "finished", row.status
 
 
 def counts(entries: Iterable[Entry]) -> dict[Group, int]:
@@ -135,7 +45,9 @@ def entry_lines(entry: Entry, now_us: int) -> list[str]:
     if entry.item is None:
         return [f"{name:<30} {age:>6}  {one_line(entry.title or entry.row.goal, 80)}"]
     item, request = entry.item.item, entry.item.request
-    head = f"{item.item_id}  {_title(request)}  ({name}, {age}{_overdue(request, now_us)})"
+    title = visible_line(request.title)
+    title = title if len(title) <= LISTED_WIDTH else title[: LISTED_WIDTH - 1] + "…"
+    head = f"{item.item_id}  {title}  ({name}, {age}{_overdue(request, now_us)})"
     if not is_listed_whole(entry.item):
         size = f"{counted(request.action.count(chr(10)) + 1, 'line')}, {counted(len(request.action), 'character')}"
         return [head, f"    not shown here: {size}; open it before you answer"]
@@ -149,11 +61,6 @@ def is_listed_whole(shown: Shown) -> bool:
     return fits and len(visible_line(shown.request.title)) <= LISTED_WIDTH
 
 
-def _title(request: ApprovalRequested) -> str:
-    title = visible_line(request.title)
-    return title if len(title) <= LISTED_WIDTH else title[: LISTED_WIDTH - 1] + "…"
-
-
 def _overdue(request: ApprovalRequested, now_us: int) -> str:
     return ", overdue" if request.remind_us is not None and now_us >= request.remind_us else ""
 
@@ -165,13 +72,14 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     """
     item, request = shown.item, shown.request
     told = [f"{item.item_id}  {visible_line(request.title)}"]
-    asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {_cost(request.cost_pico)} so far"
+    cost = "at unknown cost" if request.cost_pico is None else usd(request.cost_pico)
+    asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {cost} so far"
     told.append(_field("session", f"{one_line(row.key or row.session_id)}: {one_line(row.goal, 80)}"))
     told.append(_field("", asked))
     if row.marks:
         told.append(_field("", " and ".join(_MARKS[mark] for mark in row.marks.split() if mark in _MARKS)))
     if item.status != "open":
-        told.append(_field("stands", visible_line(shown.answered) or item.status))
+        told.append(_field("stands", visible_line(answered(shown)) or item.status))
     told += block("action", request.action)
     told += block("why", request.why)
     for number, option in enumerate(request.options, 1):
@@ -195,20 +103,21 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     return told
 
 
+def answered(shown: Shown) -> str:
+    """The answer to a closed item and its author; empty for an open one."""
+    return describe(shown.closing) if shown.closing is not None else ""
+
+
 _MARKS = {WEAK: "ITS HANDS ARE WEAKLY ISOLATED", TAINTED: "it has read what strangers may have written"}
 
 
-def _cost(pico: int | None) -> str:
-    return "at unknown cost" if pico is None else usd(pico)
-
-
-def folded(line: str, width: int, measure: Callable[[str], int]) -> list[str]:
+def folded(line: str, width: int, measure: Callable[[str], int], *, indents: bool = True) -> list[str]:
     """A line of details as rows of less than `width` columns, with nothing omitted.
 
     Continuation rows are indented below the text, behind the same bar, so they cannot imitate a line of Holdfast.
     """
     lead = f"{'':<9} | " if line[9:12] == " | " else f"{'':<10}"
-    if width <= 2 * len(lead):
+    if width <= 2 * len(lead) or not indents:
         lead = ""
     rows, row, cells = [], "", 0
     for char in line.expandtabs(4):
@@ -291,14 +200,9 @@ def public_item(shown: Shown) -> dict[str, Any]:
         "account_id": request.account_id,
         "proposed_usd": usd_float(request.proposed_pico),
         "replaces": request.replaces,
-        "answered": shown.answered,
-        "proof": shown.proof,
+        "answered": answered(shown),
+        "proof": getattr(shown.closing and shown.closing.fact, "proof", ""),
     }
-
-
-def minute(at_us: int) -> str:
-    """Format a time, to the minute."""
-    return rfc3339(at_us)[:16].replace("T", " ") + " UTC"
 
 
 def span(us: int) -> str:
@@ -308,48 +212,3 @@ def span(us: int) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
-
-
-SHOWN = 100
-"""Maximum number of items, and of sessions of each status, shown to a user. A script gets all of them."""
-
-
-async def look(runtime: Runtime, since_us: int | None = None, *, limit: int | None = None) -> list[Entry]:
-    """The current inbox; with a `limit`, that many of the oldest items and of the latest sessions of each status.
-
-    Leaves out sessions that ended before `since_us`, by default a week ago.
-    """
-    store, now_us = runtime.store, SystemClock().now_us()
-    items = [await shown_of(runtime, item) for item in await store.items(limit=limit)]
-    since_us = now_us - FINISHED_US if since_us is None else since_us
-    rows = await _around(store, {shown.item.session_id for shown in items}, since_us, limit)
-    return build(rows, items, await store.holders(), since_us + FINISHED_US)
-
-
-async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
-    """The latest sessions of each status, the named ones, and the roots of their trees."""
-    filters = [Which(status="runnable"), *(Which(reason=each) for each in get_args(ParkReason))]
-    filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
-    found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
-    wanted = named | {row.root for row in found.values()}
-    while missing := wanted - found.keys():
-        for session_id in missing:
-            found[session_id] = await index.find(session_id)
-            wanted.add(found[session_id].root)
-    return sorted(found.values(), key=lambda row: (row.created_us, row.session_id), reverse=True)
-
-
-async def shown_of(runtime: Runtime, item: ItemRow) -> Shown:
-    """An item with its full request, the users who may answer it, and its answer if it has one."""
-    shown = Shown(item, await runtime.intake.asked(item), await runtime.intake.who(item))
-    if item.closed_seq is None:
-        return shown
-    (event,) = await runtime.store.read(item.session_id, after=item.closed_seq - 1, limit=1)
-    return replace(shown, answered=describe(event), proof=getattr(event.fact, "proof", ""))
-
-
-async def counting_answers(runtime: Runtime, state: State) -> list[str]:
-    """The answers of a session that still allow or deny further calls: their authors, and the evidence of identity."""
-    seqs = {grant.seq for grant in state.grants} | {ask.decided_seq for ask in state.asks.values() if ask.verdict}
-    found = [await runtime.store.read(state.session_id, after=seq - 1, limit=1) for seq in sorted(seqs)]
-    return [describe(event) for (event,) in found]

@@ -112,7 +112,9 @@ class Painter:
                 continue
             same = _common(old, new)
             out += (f"\x1b[{number - at}B" if number > at else "") + "\r" + (f"\x1b[{same}C" if same else "")
-            out += self._drawn(new[same:]) + (_TO_LINE_END if len(new) < len(old) or not _simple(old) else "")
+            # A character outside ASCII may have taken more columns on this terminal than expected.
+            simple = all(char.isascii() for char, _ in old)
+            out += self._drawn(new[same:]) + (_TO_LINE_END if len(new) < len(old) or not simple else "")
             at = number
         return out and _WRAP_OFF + out + _WRAP_ON + _up(at)
 
@@ -177,22 +179,12 @@ def _styles(color: bool) -> Callable[[str, str], str]:
 
 def columns(text: str) -> int:
     """The columns that these characters take: none for combining marks, two for wide characters."""
-    return sum(_columns(char) for char in text)
-
-
-def _columns(char: str) -> int:
-    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+    seen = [char for char in text if unicodedata.category(char) not in ("Mn", "Me", "Cf")]
+    return sum(2 if unicodedata.east_asian_width(char) in ("W", "F") else 1 for char in seen)
 
 
 def _up(rows: int) -> str:
     return (f"\x1b[{rows}A" if rows else "") + "\r"
-
-
-def _simple(cells: list[Cell]) -> bool:
-    """True if each character takes one column on every terminal."""
-    return all(char.isascii() for char, _ in cells)
 
 
 def _common(old: list[Cell], new: list[Cell]) -> int:

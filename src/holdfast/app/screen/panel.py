@@ -132,10 +132,6 @@ class Panel:
                 self.behind = True
                 return
             self._state = fold(state, [event])
-        self._about_the_model(event, width)
-        self._about_tools(event)
-
-    def _about_the_model(self, event: Event, width: int) -> None:
         match event.fact:
             case ModelRequestStart(model=model):
                 self._model, self._streamed = (f"asking {one_line(model)}", event.at_us), 0
@@ -148,11 +144,6 @@ class Panel:
             case ShiftStarted() | ShiftEnded():
                 self._model = None
                 self._running.clear()
-            case _:
-                return
-
-    def _about_tools(self, event: Event) -> None:
-        match event.fact:
             case AgentToolUse(call_id=call_id):
                 self._calls[call_id] = describe(event)
             case ToolDispatched(call_id=call_id):
@@ -187,22 +178,18 @@ class Panel:
         self._streamed += len(text)
         self._words.add(text, width - 2)
 
-    def _waits(self) -> str:
-        """The job that the session waits for, and since when; empty if it waits for none."""
-        ended = self._state.ended if self._state is not None else None
-        return one_line(ended.detail) if ended is not None and ended.reason == "job" else ""
-
     def rows(self, width: int) -> list[Row]:
         """The block for a terminal of that many columns; at most `ROWS_MAX` rows."""
         now_us = self._clock.now_us()
         rows = self._status(width)
+        ended = self._state.ended if self._state is not None else None
         if self._running:
             call_id, since_us = list(self._running.items())[-1]
             more = f" (+{len(self._running) - 1} more)" if len(self._running) > 1 else ""
             label = self._calls.get(call_id, call_id)
             rows.append(Row(((label, "bold"),), f"{more}  {lasted(now_us - since_us)}"))
-        elif waits := self._waits():
-            rows.append(Row(((waits, "bold"),)))
+        elif ended is not None and ended.reason == "job" and ended.detail:
+            rows.append(Row(((one_line(ended.detail), "bold"),)))
         elif self._last:
             rows.append(Row(((self._last, "dim"),)))
         if self._model:

@@ -17,7 +17,7 @@ import anyio
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import see_to
-from holdfast.app.screen.inbox import GROUPS, SHOWN, Entry, Shown, counts, details, entry_lines, folded, look
+from holdfast.app.screen.inbox import counts, details, entry_lines, folded
 from holdfast.app.screen.live import Painter
 from holdfast.app.screen.panel import Row
 from holdfast.brain.shift import alongside
@@ -25,6 +25,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.facts.people import Verdict
 from holdfast.service.answers import Answer
+from holdfast.service.inbox import GROUPS, SHOWN, Entry, Shown, inbox
 
 Mode = Literal["list", "read", "sure", "words"]
 """The modes: the list, reading one whole item, confirming an approval, writing a note."""
@@ -70,7 +71,7 @@ class Pages:
         """Replace the entries. The selection stays on its item; if that item is gone, the user returns to the list."""
         before = self._item()
         self._entries, self._now_us = entries, now_us
-        ids = [_id(entry) for entry in entries]
+        ids = [entry.item.item.item_id if entry.item is not None else "" for entry in entries]
         if before is not None and before.item.item_id in ids:
             self._at = ids.index(before.item.item_id)
             return
@@ -81,11 +82,14 @@ class Pages:
 
     def key(self, key: str) -> Chosen | Literal["quit"] | None:
         """Handle a key. Returns an answer to post, `quit`, or None."""
+        shown = self._item()
         match self._mode:
             case "words":
                 return self._write(key)
             case "sure":
-                return self._sure(key)
+                if key in ("y", "n", "escape", "q"):
+                    self._mode = self._back
+                return Chosen(shown, "approve") if key == "y" and shown is not None else None
         self.message = ""
         match key:
             case "q":
@@ -131,12 +135,6 @@ class Pages:
         self._back, self._verdict, self._note = self._mode, verdict, ""
         self._mode = "words" if verdict == "deny" or shown.item.kind == "question" else "sure"
 
-    def _sure(self, key: str) -> Chosen | None:
-        shown = self._item()
-        if key in ("y", "n", "escape", "q"):
-            self._mode = self._back
-        return Chosen(shown, "approve") if key == "y" and shown is not None else None
-
     def _write(self, key: str) -> Chosen | None:
         shown = self._item()
         if key == "escape":
@@ -161,11 +159,9 @@ class Pages:
         head = [Row((("  ".join(f"{group} {found[group]}" for group in GROUPS), "bold"),))]
         foot = self._foot(width)
         room = max(1, height - len(head) - len(foot))
-        body = self._reading(width, room) if self._reads() else self._listing(width, room)
+        reads = self._mode == "read" or (self._mode in ("sure", "words") and self._back == "read")
+        body = self._reading(width, room) if reads else self._listing(width, room)
         return head + body + foot
-
-    def _reads(self) -> bool:
-        return self._mode == "read" or (self._mode in ("sure", "words") and self._back == "read")
 
     def _foot(self, width: int) -> list[Row]:
         prompt = ""
@@ -174,13 +170,19 @@ class Pages:
         elif self._mode == "words":
             what = "why not, for the agent" if self._verdict == "deny" else "your answer"
             prompt = f"{what}: {self._note}_"
-        rows = [Row(((line, "bold yellow"),)) for line in self._wrapped(prompt or self.message, width)]
+        text = prompt or self.message
+        lines = folded(text, width, self._measure, indents=False) if text else []
+        rows = [Row(((line, "bold yellow"),)) for line in lines]
         return [*rows[-3:], Row(((HELP[self._mode], "dim"),))]
 
     def _listing(self, width: int, room: int) -> list[Row]:
         shown = self._item()
         preview = self._detail_lines(shown, width) if shown is not None else []
-        listed = self._list_rows(width)
+        listed = []
+        for place, entry in enumerate(self._entries):
+            mark, style = ("> ", "bold") if place == self._at else ("  ", "")
+            line = entry_lines(entry, self._now_us)[0]
+            listed.append(Row(((mark, style), (f"{entry.group:<10}", "dim"), (line, style))))
         # The preview should be complete, but the list keeps some rows in any case.
         kept = min(len(listed), max(min(LIST_ROWS, room // 2), room - 1 - len(preview)))
         left = room - kept - 1
@@ -192,15 +194,6 @@ class Pages:
             return rows or [Row((("nothing here: no session waits, failed, ended lately or runs", ""),))]
         cut = preview[:left] if self._all_shown else [*preview[: left - 1], "… enter shows all of it"]
         return [*rows, Row((("-" * (width - 1), "dim"),)), *(Row(((line, ""),)) for line in cut)]
-
-    def _list_rows(self, width: int) -> list[Row]:
-        rows = []
-        for place, entry in enumerate(self._entries):
-            mark, style = ("> ", "bold") if place == self._at else ("  ", "")
-            rows.append(
-                Row(((mark, style), (f"{entry.group:<10}", "dim"), (entry_lines(entry, self._now_us)[0], style)))
-            )
-        return rows
 
     def _reading(self, width: int, room: int) -> list[Row]:
         shown = self._item()
@@ -218,22 +211,6 @@ class Pages:
         row = self._entries[self._at].row
         lines = details(shown, row, self._now_us)
         return [part for line in lines for part in folded(line, width, self._measure)]
-
-    def _wrapped(self, line: str, width: int) -> list[str]:
-        """A line broken into rows that fit, with nothing omitted."""
-        parts, part, cells = [], "", 0
-        for char in line.expandtabs(4):
-            wide = self._measure(char)
-            if cells + wide >= width:
-                parts.append(part)
-                part, cells = "", 0
-            part += char
-            cells += wide
-        return [*parts, part] if part or (not parts and line) else parts
-
-
-def _id(entry: Entry) -> str:
-    return entry.item.item.item_id if entry.item is not None else ""
 
 
 TICK_S = 30.0
@@ -341,8 +318,9 @@ class _Picker:
 
     async def refresh(self) -> None:
         """Reload the inbox. Record the listed items as seen."""
-        entries = await look(self._runtime, limit=SHOWN)
-        self._pages.load(entries, SystemClock().now_us())
+        now_us = SystemClock().now_us()
+        entries = await inbox(self._runtime.store, now_us, limit=SHOWN)
+        self._pages.load(entries, now_us)
         self.draw()
         for entry in entries:
             if entry.item is not None and entry.item.item.item_id not in self._seen:

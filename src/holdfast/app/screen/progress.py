@@ -56,8 +56,11 @@ class PlainProgress:
 
     def on_events(self, events: list[Event]) -> None:
         """Print the events. The end of a shift is left to the final report."""
-        for time, gauge, line in self.told(events):
-            self._print(self._fit(f"{time}  {gauge}  {line}"))
+        for told in self.told(events):
+            line = "  ".join(told)
+            if self._width is not None and len(line) > self._width:
+                line = line[: max(60, self._width) - 1] + "…"
+            self._print(line)
 
     def told(self, events: list[Event]) -> list[tuple[str, str, str]]:
         """The events that have a line: elapsed time, usage so far, description."""
@@ -67,7 +70,8 @@ class PlainProgress:
             line = "" if isinstance(event.fact, ShiftEnded) else describe(event)
             if line:
                 elapsed = self._clock.monotonic_s() - self._began_s
-                told.append((f"{elapsed:6.1f}s", self._gauge(), line))
+                gauge = f"turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {usd(self._cost_pico):>8s}"
+                told.append((f"{elapsed:6.1f}s", gauge, line))
         return told
 
     def on_delta(self, part: StreamPart) -> None:
@@ -86,14 +90,6 @@ class PlainProgress:
                 self._cost_pico = (self._cost_pico or 0) + (cost or 0) if known else None
             case _:
                 return
-
-    def _gauge(self) -> str:
-        return f"turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {usd(self._cost_pico):>8s}"
-
-    def _fit(self, line: str) -> str:
-        if self._width is None or len(line) <= self._width:
-            return line
-        return line[: max(60, self._width) - 1] + "…"
 
 
 class JsonProgress:

@@ -92,16 +92,13 @@ async def trace(runtime: Runtime, place: Line, mission: str) -> Traced:
         found = await _through(runtime, repository, each, place, text)
         if found:
             return Traced(place.path, place.line, shown, each.row.session_id, tuple(found))
-    return Traced(place.path, place.line, shown, note=_nobody(place, seen, mission))
-
-
-def _nobody(place: Line, seen: Sequence[_Seen], mission: str) -> str:
-    if not seen:
-        return f"No mission in this home worked on {place.top}: `git blame` says who wrote the line."
     names = ", ".join(name_of(each.row) for each in seen[:3])
-    if mission:
-        return f"The line was there before {names} began: `git blame` says who wrote it."
-    return f"No mission brought this line ({names} did not): it is older, or people wrote it; `git blame` says who."
+    note = f"No mission brought this line ({names} did not): it is older, or people wrote it; `git blame` says who."
+    if not seen:
+        note = f"No mission in this home worked on {place.top}: `git blame` says who wrote the line."
+    elif mission:
+        note = f"The line was there before {names} began: `git blame` says who wrote it."
+    return Traced(place.path, place.line, shown, note=note)
 
 
 def _repo(seen: _Seen) -> str:
@@ -163,19 +160,13 @@ async def _through(runtime: Runtime, repository: Repository, seen: _Seen, place:
         newer = await _text(repository, merge.commit, place.path) or ""
         before = mapped(newer, older, at)
         if before is None:
-            return await _told(runtime, repository, seen, merge, place, newer.splitlines()[at - 1])
+            line = newer.splitlines()[at - 1]
+            hand_in = await author(repository, seen.events, merge, place, line)
+            child_id = getattr(hand_in.fact, "child_id", "") if hand_in is not None else ""
+            worker = await runtime.store.read(child_id) if child_id else []
+            return chain(mission, seen.events, merge, hand_in, Written(place.path, line, worker))
         at, newer = before, older
     return []
-
-
-async def _told(
-    runtime: Runtime, repository: Repository, seen: _Seen, merge: Merge, place: Line, line: str
-) -> list[Link]:
-    """The chain from the merge that introduced a line."""
-    hand_in = await author(repository, seen.events, merge, place, line)
-    child_id = getattr(hand_in.fact, "child_id", "") if hand_in is not None else ""
-    worker = await runtime.store.read(child_id) if child_id else []
-    return chain(of_mission(seen.state), seen.events, merge, hand_in, Written(place.path, line, worker))
 
 
 async def author(repository: Repository, events: Sequence[Event], merge: Merge, place: Line, line: str) -> Event | None:

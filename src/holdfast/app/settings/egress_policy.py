@@ -33,18 +33,19 @@ from holdfast.egress.git_push import DELETES
 from holdfast.egress.rules import Malformed, Place, read_authority, read_host
 from holdfast.errors import UsageError
 from holdfast.facts.session import Destination, EgressPolicy, Searcher, SecretUse
+from holdfast.patterns import lazy
 from holdfast.privileges import disable_core_dumps
 from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source, read_reference, variable_name
 
 EXAMPLE = 'from = "env:API_KEY" hosts = ["api.example.com"] variable = "API_KEY"'
 
-_HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
+_HEADER = lazy(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _NOT_HEADERS = frozenset(
     ("host", "connection", "content-length", "content-type", "transfer-encoding", "te", "trailer", "upgrade", "expect")
 )
-_NOT_VARIABLES = re.compile(r"LD_.*|PATH|HOME|IFS|BASH_ENV|ENV|PYTHON.*|NODE_.*|GIT_.*|.*_PROXY|SSL_.*", re.IGNORECASE)
-_REF = re.compile(r"refs/[^\s~^:\\]+")
+_NOT_VARIABLES = lazy(r"LD_.*|PATH|HOME|IFS|BASH_ENV|ENV|PYTHON.*|NODE_.*|GIT_.*|.*_PROXY|SSL_.*", re.IGNORECASE)
+_REF = lazy(r"refs/[^\s~^:\\]+")
 
 
 def secret_sources(settings: Settings) -> tuple[Source, ...]:

@@ -12,7 +12,7 @@ from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.base import Fact, Text, Usage, text_of
 from holdfast.facts.model import AgentMessage
 from holdfast.facts.people import UserCancel, UserMessage
-from holdfast.facts.session import Agent, Environment, Limits, Parent, SessionCreated
+from holdfast.facts.session import Agent, Parent, SessionCreated
 from holdfast.facts.shift import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened, ShiftEnded
 from holdfast.facts.tool import ToolResult
 from holdfast.ids import new_session_id
@@ -50,13 +50,17 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
     except (CannotRunSafely, UsageError) as error:
         await _answer(shift, call, f"No child was opened: {error}.", ok=False)
         return
-    limits = _limits(shift.state.limits, budget_pico, value.get("max_turns"))
+    mine, turns = shift.state.limits, value.get("max_turns")
+    turns = min(turns, mine.max_turns) if turns is not None else mine.max_turns
+    environment = created.environment
+    if workspace.path != near.path:  # a workspace of its own, without the parts about the parent's files
+        environment = msgspec.structs.replace(environment, setup=(), submodules=False, lfs=False)
     up = created.parent
     child = SessionCreated(
         goal=str(value["goal"]),
         agent=agent,
         workspace=workspace,
-        limits=limits,
+        limits=msgspec.structs.replace(mine, budget_pico=budget_pico, max_turns=turns),
         rules=created.rules,
         accounts=(child_id, *path_of(created, shift.state.session_id)),
         program=created.program,
@@ -71,7 +75,7 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
         people=msgspec.structs.replace(created.people, owner=shift.state.owner),
         hands=created.hands,
         egress=shift.state.outside.policy,
-        environment=_environment(created, same=workspace.path == created.workspace.path),
+        environment=environment,
         searchers=created.searchers,
     )
     opened = ChildOpened(
@@ -135,18 +139,6 @@ def _agent(mine: Agent, value: dict[str, Any]) -> Agent | str:
         tools=tuple(tool for tool in mine.tools if tool in wanted),
         custom=tuple(each for each in mine.custom if each.name in wanted),
     )
-
-
-def _limits(mine: Limits, budget_pico: int | None, max_turns: int | None) -> Limits:
-    turns = min(max_turns, mine.max_turns) if max_turns is not None else mine.max_turns
-    return msgspec.structs.replace(mine, budget_pico=budget_pico, max_turns=turns)
-
-
-def _environment(created: SessionCreated, *, same: bool) -> Environment:
-    """Return the environment of a child; for a workspace of its own, without the parts about its parent's files."""
-    if same:
-        return created.environment
-    return msgspec.structs.replace(created.environment, setup=(), submodules=False, lfs=False)
 
 
 async def _answer(shift: Shift, call: Call, content: str, *, ok: bool = True, facts: tuple[Fact, ...] = ()) -> None:

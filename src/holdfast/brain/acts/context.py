@@ -37,7 +37,9 @@ Purpose = Literal["compaction", "handoff"]
 async def renew(shift: Shift, action: Compact | Reset) -> End | None:
     """Replace the older part of the context. Returns an `End` if the budget does not allow it."""
     if isinstance(action, Reset) and not action.model:
-        await _reset_by_code(shift, action)
+        # no model wrote a handoff: code writes one from the log
+        note = mechanical(shift.state.window, await shift.bodies(), "no model wrote a better note")
+        await shift.decision(_torn_down(shift.state, action, 0, note, window_tokens(shift.state)))
         return None
     model = await model_or_rest(shift, action.model)
     if model is None:
@@ -148,13 +150,6 @@ def _torn_down(state: State, action: Reset, seq: int, note: Handoff, before: int
         files=files_of(handoff, state.seen),
         tokens_before=before,
     )
-
-
-async def _reset_by_code(shift: Shift, action: Reset) -> None:
-    """Reset with a handoff written by code, from the log, because no model wrote one."""
-    state = shift.state
-    note = mechanical(state.window, await shift.bodies(), "no model wrote a better note")
-    await shift.decision(_torn_down(state, action, 0, note, window_tokens(state)))
 
 
 # --- rules ---------------------------------------------------------------------------------------

@@ -91,21 +91,20 @@ def recorded(notes: Notes) -> EgressRecorded:
     """Return the event for journal entries: bounded, held requests first."""
     kinds: dict[EgressSeen, EgressSeen] = {}
     for seen in notes.seen:
-        short = _with(seen, path=seen.path[:PATH_MAX])
-        kind = _with(short, count=1, sent=0, received=0)
+        short = msgspec.structs.replace(seen, path=seen.path[:PATH_MAX])
+        kind = msgspec.structs.replace(short, count=1, sent=0, received=0)
         before = kinds.get(kind)
-        kinds[kind] = short if before is None else _sum(before, short)
+        kinds[kind] = short if before is None else added(before, short)
     ordered = sorted(kinds.values(), key=lambda seen: (_ORDER[seen.verdict], -seen.count))
     over = sum(seen.count for seen in ordered[KINDS_MAX:])
     return EgressRecorded(through=notes.through, seen=tuple(ordered[:KINDS_MAX]), dropped=notes.dropped + over)
 
 
-def _with(seen: EgressSeen, **changes: object) -> EgressSeen:
-    return msgspec.structs.replace(seen, **changes)
-
-
-def _sum(one: EgressSeen, other: EgressSeen) -> EgressSeen:
-    return _with(one, count=one.count + other.count, sent=one.sent + other.sent, received=one.received + other.received)
+def added(one: EgressSeen, other: EgressSeen) -> EgressSeen:
+    """Return `one` with the requests and sizes of `other` added."""
+    return msgspec.structs.replace(
+        one, count=one.count + other.count, sent=one.sent + other.sent, received=one.received + other.received
+    )
 
 
 async def push(shift: Shift) -> None:

@@ -55,9 +55,12 @@ async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
         if wanted.digest == shift.state.environment_failed:
             return spec
         made = await environments.find(wanted) if not wanted.empty else None
-        took_s = shift.doors.clock.monotonic_s() - began
-        record = _found(wanted, made, took_s)
-        if made is None and not wanted.empty:
+        if made is not None:
+            took_ms = round((shift.doors.clock.monotonic_s() - began) * 1000, 3)
+            record = msgspec.structs.replace(made.record, cached=True, duration_ms=took_ms)
+        elif wanted.empty:
+            record = EnvironmentRecorded(digest=wanted.digest, toolchains=wanted.toolchains, notes=wanted.notes)
+        else:
             job = SetUp(environments, wanted, policy, created.workspace, (user.uid, user.gid))
             made = await set_up(shift, job)
             record = made.record
@@ -121,13 +124,6 @@ async def _failed(shift: Shift, wanted: Wanted | None, message: str, error: Exce
     await shift.fact(EnvironmentRecorded(digest=digest, files=files, steps=steps, error=message, seen=seen))
     if stops:
         raise HeadMoved("there is no environment for the work", folded=shift.decided_at, head=shift.state.seq)
-
-
-def _found(wanted: Wanted, made: Made | None, took_s: float) -> EnvironmentRecorded:
-    """Return the record of a cached environment, or of one with nothing to build."""
-    if made is None:
-        return EnvironmentRecorded(digest=wanted.digest, toolchains=wanted.toolchains, notes=wanted.notes)
-    return msgspec.structs.replace(made.record, cached=True, duration_ms=round(took_s * 1000, 3))
 
 
 def _dressed(spec: HandsSpec, wanted: Wanted, made: Made | None, files: dict[str, bytes]) -> HandsSpec:

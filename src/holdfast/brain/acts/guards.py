@@ -34,7 +34,9 @@ async def guards_of(shift: Shift, call: Call, use: AgentToolUse) -> dict[str, st
         return guards
     effects = _effects(shift.state, call, use)
     if effects.names or effects.writes is None:
-        guards.update(await _digests(shift, call, _looked_at(effects)))
+        outside_first = sorted(effects.names, key=lambda name: not name.startswith("/"))
+        paths = [*outside_first, *(f".venv/bin/{name}" for name in effects.programs)]  # of a prepared environment
+        guards.update(await _digests(shift, call, paths[:FILES_MAX]))
     if not call.read_only and (effects.names or effects.writes is None) and (tree := await _tree(shift)):
         guards[TREE] = tree
     return guards
@@ -108,8 +110,9 @@ async def _tree_changed(
         return "the workspace could not be compared with what it was when it was asked"
     rule = rule_for(shift.state, call, shift.doors.clock.now_us()).rule
     bound_to = rule.bound_to if rule is not None else ()
+    names = [name for name in effects.names if name != "." and not name.startswith("/")]
     for change in await _changes(shift, guards[TREE], now[TREE]):
-        named = any(change.path == name or change.path.startswith(f"{name}/") for name in _named(effects))
+        named = any(change.path == name or change.path.startswith(f"{name}/") for name in names)
         counts = not change.ignored and not _any_fits(change.path, uncounted)
         if bound_to:
             counts = _any_fits(change.path, bound_to)
@@ -124,22 +127,12 @@ def _any_fits(path: str, globs: Sequence[str]) -> bool:
     return any(path == glob or path.startswith(f"{glob}/") or fnmatchcase(path, glob) for glob in globs)
 
 
-def _named(effects: Effects) -> list[str]:
-    return [name for name in effects.names if name != "." and not name.startswith("/")]
-
-
 def _effects(state: State, call: Call, use: AgentToolUse) -> Effects:
     assert state.created is not None
     tool = state.tool(call.name)
     main = tool.main if tool is not None else ""
     folder, own = state.created.workspace.path, own_programs(state.created, state.hands)
     return effects_of(use.name, use.input, main=main, folder=folder, own_programs=own)
-
-
-def _looked_at(effects: Effects) -> list[str]:
-    """Return the paths to check in the sandbox, including the programs of a prepared environment."""
-    outside_first = sorted(effects.names, key=lambda name: not name.startswith("/"))
-    return [*outside_first, *(f".venv/bin/{name}" for name in effects.programs)][:FILES_MAX]
 
 
 def _jobs_since(state: State, seq: int) -> bool:

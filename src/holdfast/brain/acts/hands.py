@@ -16,7 +16,6 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost, HoldfastError, Refused
 from holdfast.facts.hands import (
     HandsHostFiles,
-    HandsProvisioned,
     HandsReleased,
     HandsRestored,
     HostFile,
@@ -115,22 +114,12 @@ async def fence(shift: Shift) -> None:
         await hands.fence(shift.epoch)
         shift.hands = hands
     except HandsLost as gone:
-        if _were_spare(shift.state, identity):
-            await _expired(shift, hands)
+        used = {call.hands_id for call in shift.state.open_calls() if call.attempt} | shift.state.hands_at_work()
+        if _keeps_warm(shift.state) and identity.hands_id not in used:
+            await hands.release(shift.epoch)  # warm hands that exited when idle: it counts as a release
+            await _gave_back(shift, identity.hands_id)
         else:
             await lost(shift, identity.hands_id, str(gone))
-
-
-def _were_spare(state: State, identity: HandsProvisioned) -> bool:
-    """Return True if hands were only kept warm: no call was open in them when they ended."""
-    used = {call.hands_id for call in state.open_calls() if call.attempt} | state.hands_at_work()
-    return _keeps_warm(state) and identity.hands_id not in used
-
-
-async def _expired(shift: Shift, hands: Hands) -> None:
-    """Record the end of warm hands that exited when idle: it counts as a release."""
-    await hands.release(shift.epoch)
-    await _gave_back(shift, hands.identity.hands_id)
 
 
 async def _gave_back(shift: Shift, hands_id: str) -> None:

@@ -101,7 +101,8 @@ async def search(log: Log, session_id: str, query: str, *, before: int, limit: i
             event.fact.call_id for event in events if isinstance(event.fact, AgentToolUse) and _is_search(event)
         }
         for event in reversed(events):
-            entry = "" if _is_search(event) or _of_search(event, searches) else _entry(event, words)
+            result_of_search = isinstance(event.fact, ToolResult) and event.fact.call_id in searches
+            entry = "" if _is_search(event) or result_of_search else _entry(event, words)
             if entry and len(found) < limit:
                 found.append(entry)
         last = first
@@ -120,10 +121,6 @@ def _said(found: list[str], words: list[str], before: int, limit: int, oldest: i
 
 def _is_search(event: Event) -> bool:
     return isinstance(event.fact, AgentToolUse) and event.fact.name == "search_log"
-
-
-def _of_search(event: Event, searches: set[str]) -> bool:
-    return isinstance(event.fact, ToolResult) and event.fact.call_id in searches
 
 
 def _entry(event: Event, words: list[str]) -> str:

@@ -282,18 +282,16 @@ async def _show(shift: Shift, call: Call, named: str, found: Job | ServiceRun, a
         return
     hands = await shift.doors.hands.attach(identity)
     try:
-        shown = _latest(shift, hands, call_id) if after is None else _from(shift, hands, call_id, after)
-        begin, text, end = await shown
+        if after is None:
+            begin, text, end = await _latest(shift, hands, call_id)
+        else:
+            piece = await hands.read(shift.epoch, call_id, after, max_bytes=LOG_BYTES)
+            begin, text, end = piece.seq, piece.text, piece.next_seq
     except HandsLost as error:
         await _answer(shift, call, f"What {named} printed cannot be read: {error}", ok=False)
         return
     head = f"[What {named} printed, from position {begin} to {end}.]" if text else f"[{named}: nothing after {end}.]"
     await _answer(shift, call, f"{head}\n{text}" if text else head)
-
-
-async def _from(shift: Shift, hands: Hands, call_id: str, after: int) -> tuple[int, str, int]:
-    piece = await hands.read(shift.epoch, call_id, after, max_bytes=LOG_BYTES)
-    return piece.seq, piece.text, piece.next_seq
 
 
 async def _latest(shift: Shift, hands: Hands, call_id: str) -> tuple[int, str, int]:

@@ -11,7 +11,7 @@ from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import ApprovalExpired, ApprovalRequested, NoticeSent
 from holdfast.facts.shift import BreakerOpened, BudgetReached, ShiftEnded
 from holdfast.ids import new_item_id
-from holdfast.notify.base import Outlet, deliver, notice_id, quiet_until
+from holdfast.notify.base import deliver, notice_id, quiet_until
 from holdfast.notify.notices import item_notice
 from holdfast.session.actions import AskPerson, AskUse, End, Escalate, Expire, Notify
 from holdfast.session.context.text import action_digest, action_text, touches
@@ -212,7 +212,9 @@ async def notify(shift: Shift, action: Notify) -> None:
     if outlet is None:
         await shift.fact(sent(ok=False, detail=f"no target named {action.target} is set up here", again_us=None))
         return
-    held_us = _quiet_us(outlet, state.created.people.quiet, now_us)
+    quiet = state.created.people.quiet
+    quiet_ends = [outlet.held_until_us(now_us), quiet_until(now_us, quiet) if quiet else None]
+    held_us = max((at for at in quiet_ends if at is not None), default=None)
     if held_us is not None:
         await shift.fact(sent(ok=False, detail="quiet hours", again_us=held_us, held=True))
         return
@@ -229,12 +231,6 @@ async def notify(shift: Shift, action: Notify) -> None:
     pause_s = max(NOTIFY_AGAIN_S * 4.0**action.tries, delivery.retry_after_s or 0.0)
     again_us = None if final else shift.doors.clock.now_us() + int(pause_s * 1_000_000)
     await shift.fact(sent(ok=delivery.ok, detail=delivery.detail, again_us=again_us))
-
-
-def _quiet_us(outlet: Outlet, quiet: str, now_us: int) -> int | None:
-    """Return when the quiet hours of the session and of the target are over; None outside them."""
-    ends = [outlet.held_until_us(now_us), quiet_until(now_us, quiet) if quiet else None]
-    return max((at for at in ends if at is not None), default=None)
 
 
 HELD_FIRST_S = 0.1
@@ -268,7 +264,7 @@ async def ask_use(shift: Shift, action: AskUse) -> None:
     outside = shift.state.outside
     use = outside.held[action.secret]
     words = await shift.latest_words()
-    tainted = f"The session {_because(shift)}." if outside.read else "Each use of a secret is asked about."
+    tainted = f"The session {READ} ({outside.reason})." if outside.read else "Each use of a secret is asked about."
     await shift.decision(
         new_item(
             shift,
@@ -283,10 +279,6 @@ async def ask_use(shift: Shift, action: AskUse) -> None:
             default="deny",
         )
     )
-
-
-def _because(shift: Shift) -> str:
-    return f"{READ} ({shift.state.outside.reason})"
 
 
 def use_text(use: HeldUse) -> str:

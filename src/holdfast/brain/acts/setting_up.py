@@ -16,6 +16,7 @@ from typing import NamedTuple
 import anyio
 import msgspec
 
+from holdfast.brain.acts.egress import added
 from holdfast.brain.shift import Shift, alongside
 from holdfast.environment.base import SHARED, WORKSPACE, Draft, Environments, Laid, Made, Tools, Wanted
 from holdfast.environment.layers import packages_laid
@@ -86,9 +87,13 @@ async def set_up(shift: Shift, job: SetUp) -> Made:
             seen = await _seen(run)
             if seen:
                 await shift.fact(EgressRecorded(through=0, seen=seen, set_up=True))
-            await _close(run)
-    refused = _refused(seen)
-    message = f"{failed}\n{refused}" if refused else str(failed)
+            egress = shift.doors.egress
+            if egress is not None and run.opened:
+                await egress.forget(run.outside)
+    message = str(failed)
+    refused = sorted({f"{each.host}:{each.port}" for each in seen if each.verdict == "refused"})
+    if refused:
+        message += f"\nIt was refused {', '.join(refused[:8])}: name what it needs in `hosts` under [environment]."
     raise EnvironmentFailed(message, steps=tuple(run.steps), seen=seen) from None
 
 
@@ -156,13 +161,6 @@ async def _open(run: _Run) -> None:
     run.network = Network(gateway.socket, gateway.port, gateway.env, gateway.files)
 
 
-async def _close(run: _Run) -> None:
-    """Close the network access and forget it."""
-    egress = run.shift.doors.egress
-    if egress is not None and run.opened:
-        await egress.forget(run.outside)
-
-
 async def _seen(run: _Run) -> tuple[EgressSeen, ...]:
     """Return the network requests so far, by host."""
     egress = run.shift.doors.egress
@@ -173,21 +171,8 @@ async def _seen(run: _Run) -> tuple[EgressSeen, ...]:
     for each in notes.seen:
         key = (each.host, each.port, each.verdict)
         short = msgspec.structs.replace(each, method="", path="")
-        hosts[key] = short if key not in hosts else _sum(hosts[key], short)
+        hosts[key] = short if key not in hosts else added(hosts[key], short)
     return tuple(hosts.values())[:64]
-
-
-def _sum(one: EgressSeen, other: EgressSeen) -> EgressSeen:
-    return msgspec.structs.replace(
-        one, count=one.count + other.count, sent=one.sent + other.sent, received=one.received + other.received
-    )
-
-
-def _refused(seen: tuple[EgressSeen, ...]) -> str:
-    places = sorted({f"{each.host}:{each.port}" for each in seen if each.verdict == "refused"})
-    if not places:
-        return ""
-    return f"It was refused {', '.join(places[:8])}: what it needs is named in `hosts` under [environment]."
 
 
 async def _packages(run: _Run, draft: Draft, base: Made | None) -> None:

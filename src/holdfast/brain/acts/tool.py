@@ -96,13 +96,6 @@ async def _still_approved(shift: Shift, use: AgentToolUse, approval_id: str) -> 
     return not reason
 
 
-async def _no_longer_approved(shift: Shift, call: Call, use: AgentToolUse) -> str:
-    """Return why the approval of a call does not apply to another dispatch of it; empty if it does."""
-    item = await shift.body(call.approval_seq)
-    assert isinstance(item, ApprovalRequested)
-    return await guards_act.changed(shift, call, use, item.guards, item.uncounted, call.approval_seq)
-
-
 async def _run_all(shift: Shift, hands: Hands, uses: list[AgentToolUse]) -> None:
     if len(uses) == 1:
         await _run(shift, hands, uses[0])
@@ -258,7 +251,12 @@ async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: b
     With `happened` False, it is known that it did not happen.
     """
     use = await _use(shift, call)
-    if call.approval_seq and not approval_id and (reason := await _no_longer_approved(shift, call, use)):
+    reason = ""
+    if call.approval_seq and not approval_id:
+        item = await shift.body(call.approval_seq)
+        assert isinstance(item, ApprovalRequested)
+        reason = await guards_act.changed(shift, call, use, item.guards, item.uncounted, call.approval_seq)
+    if reason:
         content = f"Not run: a person allowed it, but {reason}. Call it again if it is still wanted: they are asked."
         paid = call.reserved_pico if happened else None
         ended = ToolResult(call_id=call.call_id, outcome="cancelled", content=content, cost_pico=paid)

@@ -245,12 +245,9 @@ def plan(told: Told) -> str:
             ", ".join(criteria),
             task.task.title,
         )
-        rows.append(f"| {' | '.join(map(_cell, columns))} |")
+        cells = (one_line(text).replace("|", "\\|") or "-" for text in columns)
+        rows.append(f"| {' | '.join(cells)} |")
     return _text([*head, "\n".join(rows)])
-
-
-def _cell(text: str) -> str:
-    return one_line(text).replace("|", "\\|") or "-"
 
 
 def progress(told: Told) -> str:

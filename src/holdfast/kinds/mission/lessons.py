@@ -133,11 +133,14 @@ def _of(told: Told, seq: int, fact: Fact) -> Iterator[Failure]:
 
 def _refused(told: Told, seq: int, fact: TaskRefused) -> Iterator[Failure]:
     if fact.kind in ("checks", "judge"):
-        for name in _criteria(told, fact.issues):
+        known = told.mission.contract.criteria()
+        # each issue of the harness begins with the id of a criterion
+        firsts = (issue.partition(" is not met:")[0].partition(":")[0] for issue in fact.issues)
+        for name in dict.fromkeys(name for name in firsts if name in known):
             if fact.kind == "checks":
                 line = f"Run {_check(told, name)} before handing in: it failed for more than one worker."
             else:
-                text = one_line(told.mission.contract.criteria()[name].text)
+                text = one_line(known[name].text)
                 line = f'Compare the work with this before handing in: "{text}". Work was sent back for it.'
             yield Failure(f"{fact.kind}:{name}", seq, line, fact.task_id, others=True)
     elif fact.kind in _ALWAYS:
@@ -149,13 +152,6 @@ _ALWAYS: dict[str, str] = {
     "empty": "Look at the diff before handing in: work without a change is sent back.",
     "silent": "End by handing in, as done, blocked or infeasible: a worker that just stops is sent back.",
 }
-
-
-def _criteria(told: Told, issues: Sequence[str]) -> list[str]:
-    """Return the criteria that issues are about: each issue of the harness begins with an id."""
-    known = told.mission.contract.criteria()
-    firsts = (issue.partition(" is not met:")[0].partition(":")[0] for issue in issues)
-    return list(dict.fromkeys(name for name in firsts if name in known))
 
 
 def _check(told: Told, name: str) -> str:

@@ -6,7 +6,6 @@ A push uses no remote, helper, hook, or setting of the user.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from holdfast.errors import RepositoryUnfit
+from holdfast.patterns import lazy
 from holdfast.repo.base import shown
 from holdfast.repo.plumbing import Failed, Plumbing
 from holdfast.repo.plumbing.place import Place
@@ -27,8 +27,8 @@ NAMED_CHANGES = 20
 LOCK_IS_LEFT_S = 600.0
 """Age in seconds at which a lock of one of our refs counts as left by a dead git."""
 
-_HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_BAD_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[./]$")
+_HEX = lazy(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_BAD_REF = lazy(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[./]$")
 _BUSY = ("rebase-merge/head-name", "rebase-apply/head-name")
 
 
@@ -230,8 +230,8 @@ def _readable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.R_OK)
 
 
-_SCP = re.compile(r"(?:[A-Za-z0-9_.-]+@)?(?P<host>[A-Za-z0-9.-]+):(?!/)(?P<path>[^\0\n]+)")
-_PATH = re.compile(r"[A-Za-z0-9._~/-]+")
+_SCP = lazy(r"(?:[A-Za-z0-9_.-]+@)?(?P<host>[A-Za-z0-9.-]+):(?!/)(?P<path>[^\0\n]+)")
+_PATH = lazy(r"[A-Za-z0-9._~/-]+")
 
 
 class Forge(NamedTuple):

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.facts.base import Block, Content, Text
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import EgressPolicy, Environment, SessionCreated
+from holdfast.patterns import lazy
 from holdfast.session.tools import Tool
 from holdfast.session.tools.effects import effects_of, told
 
@@ -61,7 +62,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
 
 _MARKS = frozenset(("Mn", "Mc", "Me"))
 
-_BLANK = re.compile(r"\b(?:BLANK|FILLER|NULL NOTEHEAD|VARIATION SELECTOR|GRAPHEME JOINER|VOWEL INHERENT)\b")
+_BLANK = lazy(r"\b(?:BLANK|FILLER|NULL NOTEHEAD|VARIATION SELECTOR|GRAPHEME JOINER|VOWEL INHERENT)\b")
 """Default-ignorable and blank characters of the other categories, by their names, which Unicode never changes."""
 
 _DRAWN = "BLANK SYMBOL"
@@ -70,10 +71,10 @@ _DRAWN = "BLANK SYMBOL"
 MARKS_MAX = 4
 """Maximum combining marks on one character; more would reach over adjacent lines."""
 
-_OTHER = re.compile(r"[^\n\t -~]+")
+_OTHER = lazy(r"[^\n\t -~]+")
 """Runs of characters other than plain ASCII."""
 
-_OUTSIDE_STRINGS = re.compile(r"[^ -~]")
+_OUTSIDE_STRINGS = lazy(r"[^ -~]")
 
 
 @lru_cache(maxsize=4_096)

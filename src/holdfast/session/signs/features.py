@@ -12,6 +12,7 @@ from zlib import crc32
 
 import msgspec
 
+from holdfast.patterns import lazy
 from holdfast.session.tools import TOOLS
 
 READS, WAITS, MUTATES, CHECKS, PROSE, KEEPS = 1, 2, 4, 8, 16, 32
@@ -44,19 +45,19 @@ _HOW = frozenset(
     "name type f p the a an to of and with o d i e r n l file".split()
 )
 
-_SLEEP = re.compile(r"\bsleep\s+\$?[\"']?(?:(\d+(?:\.\d+)?)([smhd]?)|[\w{(])")
-_WAITING = re.compile(
+_SLEEP = lazy(r"\bsleep\s+\$?[\"']?(?:(\d+(?:\.\d+)?)([smhd]?)|[\w{(])")
+_WAITING = lazy(
     r"(?:^|[;&|\n]\s*|\b(?:kubectl|docker|gh run|cargo|npm|podman|systemctl|aws|gcloud)\s+)(?:wait|watch)\b"
     r"|--(?:wait|watch|follow)\b|\btail\s+(?:-\w+\s+)*-[fF]\b|\b(?:until|while)\s.*;\s*do\b|inotifywait"
 )
-_MUTATING = re.compile(
+_MUTATING = lazy(
     r"(?<![0-9&>])>{1,2}(?!\s*/dev/null|&)|\b(?:sed|perl)\s+-\w*i|\b(?:tee|mv|cp|rm|mkdir|touch|patch|chmod|ln|rmdir|dd)\s"
     r"|\bgit\s+(?:commit|apply|add|checkout|restore|reset|rebase|merge|cherry-pick|revert|stash|rm|mv|push|pull|tag|am)\b"
     r"|\b(?:pip|pip3|uv|npm|yarn|pnpm|cargo|go|apt|apt-get|gem|brew|poetry)\s+(?:\w+\s+)?(?:install|add|remove|uninstall|sync|update|upgrade|get)\b"
     r"|\bcurl\b.*\s-X\s*(?:POST|PUT|PATCH|DELETE)|\b(?:kubectl|terraform)\s+(?:apply|delete)\b|\bcodemod\b|--fix\b|--write\b"
 )
-_KEEPING = re.compile(r"\bgit\s+(?:commit|add|push|tag)\b")
-_CHECKING = re.compile(
+_KEEPING = lazy(r"\bgit\s+(?:commit|add|push|tag)\b")
+_CHECKING = lazy(
     r"\b(?:pytest|unittest|tox|nox|mypy|pyright|ruff|flake8|pylint|eslint|tsc|vitest|jest|mocha|rspec|phpunit|ctest|gotestsum)\b"
     r"|\b(?:make|just|npm|yarn|pnpm|cargo|go|mvn|gradle|gradlew|mix|bazel|dotnet|swift|rake|zig|npx)\s+(?:-\w+\s+|run\s+)*"
     r"(?:test|tests|check|lint|build|verify|vet|clippy|ci|typecheck)\b|\bpy_compile\b|\bcompileall\b|^\s*make\s*$"
@@ -74,7 +75,7 @@ _CHECK_WORDS = frozenset(
 )
 _PROSE = (".md", ".rst", ".txt", ".adoc", ".tex", ".html")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_WAITING_TOOL = re.compile(r"(?:^|_)(?:sleep|wait|timer|until|poll)(?:_|$)")
+_WAITING_TOOL = lazy(r"(?:^|_)(?:sleep|wait|timer|until|poll)(?:_|$)")
 
 
 def call_digest(name: str, value: dict[str, Any], malformed: str = "") -> int:
@@ -155,13 +156,13 @@ def _waits(command: str) -> bool:
 # --- results of calls ----------------------------------------------------------------------------
 
 # Parts that differ each time: clock times, durations, dates, long numbers, codes such as hashes, process ids.
-_FLEETING = re.compile(
+_FLEETING = lazy(
     r"\b(?:[0-9]+(?::[0-9]+)+(?:[.,][0-9]+)?|[0-9]{4}-[0-9]{2}[-0-9T]*|[0-9]{7,}|(?=[a-f]*[0-9])[0-9a-f]{6,}\b"
     r"|[0-9][0-9.,]*(?: ?(?:ms|s|secs?|seconds?|mins?|minutes?|us|ns|h|hours?)\b)(?: ago\b)?"
     r"|(?:pid|PID|[Pp]rocess|port)[ =:]+[0-9]+)|(?<=\[)[0-9]{3,}(?=\])"
 )
-_DIGIT = re.compile("[0-9]")
-_CODED = re.compile(r"\b[a-fA-F]*[0-9][0-9A-Za-z]*")
+_DIGIT = lazy("[0-9]")
+_CODED = lazy(r"\b[a-fA-F]*[0-9][0-9A-Za-z]*")
 _GUTTER = "# \t:|→"
 """Characters that line numbers leave at the beginning of a line."""
 _NO_DIGITS = str.maketrans("", "", "0123456789")
@@ -212,7 +213,7 @@ _LATER = r"\b(?:for later|later on|at a later|another (?:session|time|day)|a fut
 
 # (flag, trigger, pattern): for speed, the pattern is tried only where the lowercased text contains its trigger.
 _PHRASES: tuple[tuple[int, str, re.Pattern[str]], ...] = tuple(
-    (flag, trigger, re.compile(pattern))
+    (flag, trigger, lazy(pattern))
     for flag, trigger, pattern in (
         (LIMIT, "context", _SCARCE + "context"),
         (LIMIT, "context", r"context(?: window| limit| budget| space| length)? (?:is|gets?|almost|nearly|will)\b.{0,24}"

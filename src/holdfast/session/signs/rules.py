@@ -27,6 +27,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.model import AgentToolUse, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.patterns import lazy
 
 RULES_MAX = 200
 _LINE_MAX = 400
@@ -57,35 +58,29 @@ _FILES = r"(?:any |the |all |every )?(?:thing |files? |folders? |code |anything 
 _PLACE = r"(?:(?:under|in|inside|within|below|matching|of|at|from) )?(?:the )?(?:folder |directory )?"
 _NOT = r"(?:never|do not|don't|must not|may not|you must not|no)"
 _NAMES = r"(?P<names>.+)"
-_NEVER_RUN = re.compile(rf"{_NOT} (?:ever )?{_RUN} {_NAMES}")
-_NEVER_EDIT = re.compile(rf"{_NOT} (?:ever )?{_EDIT} {_FILES}{_PLACE}{_NAMES}")
-_ONLY_EDIT = re.compile(rf"(?:you may )?only (?:ever )?{_EDIT} {_FILES}{_PLACE}{_NAMES}")
 _ALWAYS = r"(?:please )?(?:you must )?(?:always )?(?:re)?-?"
-_RUN_AFTER = re.compile(
-    rf"{_ALWAYS}run {_NAMES} after (?:(?:each|every|any|an|a|all) )?"
-    rf"(?:{_EDIT}|edits?|changes?)(?: to)?(?: {_FILES}{_PLACE}(?P<more>.+))?"
-)
-_RUN_AT_END = re.compile(
-    rf"{_ALWAYS}run {_NAMES} (?:before (?:you )?(?:finish(?:ing)?|end(?:ing)?|stop(?:ping)?|(?:are|being) done|"
-    r"(?:saying|say|declaring|calling it) .{0,12}done|completing(?: .{0,20})?)|at the end|when (?:you are )?done)"
-    r"(?: (?:the |your |a )?(?:work|task|session|turn))?"
-)
-_RUN_BEFORE = re.compile(
-    rf"{_ALWAYS}run {_NAMES} before (?:(?:each|every|any|a|you) )?(?P<commit>commit(?:s|ting)?|push(?:es|ing)?)?"
-    rf"(?:{_RUN} )?(?P<more>`.+)?"
-)
 _FORMS: dict[Kind, re.Pattern[str]] = {
-    "never_run": _NEVER_RUN,
-    "never_edit": _NEVER_EDIT,
-    "only_edit": _ONLY_EDIT,
-    "run_after": _RUN_AFTER,
-    "run_at_end": _RUN_AT_END,
-    "run_before": _RUN_BEFORE,
+    "never_run": lazy(rf"{_NOT} (?:ever )?{_RUN} {_NAMES}"),
+    "never_edit": lazy(rf"{_NOT} (?:ever )?{_EDIT} {_FILES}{_PLACE}{_NAMES}"),
+    "only_edit": lazy(rf"(?:you may )?only (?:ever )?{_EDIT} {_FILES}{_PLACE}{_NAMES}"),
+    "run_after": lazy(
+        rf"{_ALWAYS}run {_NAMES} after (?:(?:each|every|any|an|a|all) )?"
+        rf"(?:{_EDIT}|edits?|changes?)(?: to)?(?: {_FILES}{_PLACE}(?P<more>.+))?"
+    ),
+    "run_at_end": lazy(
+        rf"{_ALWAYS}run {_NAMES} (?:before (?:you )?(?:finish(?:ing)?|end(?:ing)?|stop(?:ping)?|(?:are|being) done|"
+        r"(?:saying|say|declaring|calling it) .{0,12}done|completing(?: .{0,20})?)|at the end|when (?:you are )?done)"
+        r"(?: (?:the |your |a )?(?:work|task|session|turn))?"
+    ),
+    "run_before": lazy(
+        rf"{_ALWAYS}run {_NAMES} before (?:(?:each|every|any|a|you) )?(?P<commit>commit(?:s|ting)?|push(?:es|ing)?)?"
+        rf"(?:{_RUN} )?(?P<more>`.+)?"
+    ),
 }
-_BULLET = re.compile(r"^\s*(?:[-*+•](?=\s)|\d+[.)])?\s*(?:\[[ xX]\]\s*)?")
-_BOLD = re.compile(r"\*\*([A-Za-z][A-Za-z' ]*)\*\*")
-_QUOTED = re.compile(r"`([^`]+)`")
-_BARE = re.compile(r"[A-Za-z0-9_.*?\[\]/-]+")
+_BULLET = lazy(r"^\s*(?:[-*+•](?=\s)|\d+[.)])?\s*(?:\[[ xX]\]\s*)?")
+_BOLD = lazy(r"\*\*([A-Za-z][A-Za-z' ]*)\*\*")
+_QUOTED = lazy(r"`([^`]+)`")
+_BARE = lazy(r"[A-Za-z0-9_.*?\[\]/-]+")
 _FILLER = frozenset("the any all every a an and or to in of files file folder folders directory".split())
 
 
@@ -164,11 +159,11 @@ GRACE_TURNS = 8
 at once."""
 
 _COMMAND_MAX = 4_000
-_SPLIT = re.compile(r"\|\||&&|[;|&\n()]|\bthen\b|\bdo\b")
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
+_SPLIT = lazy(r"\|\||&&|[;|&\n()]|\bthen\b|\bdo\b")
+_ASSIGNMENT = lazy(r"[A-Za-z_][A-Za-z0-9_]*=\S*")
 _BEFORE_WORDS = frozenset("sudo env time nice nohup command exec xargs".split())
 _ALTERING = frozenset("rm mv tee touch truncate rmdir mkdir chmod ln".split())
-_REDIRECTED = re.compile(r"(?<![<0-9&])>{1,2}\s*([^\s;|&<>()]+)")
+_REDIRECTED = lazy(r"(?<![<0-9&])>{1,2}\s*([^\s;|&<>()]+)")
 
 
 class Deed(msgspec.Struct, frozen=True):

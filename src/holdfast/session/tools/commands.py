@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from holdfast.patterns import lazy
 from holdfast.session.tools.shell import Simple, parse
 from holdfast.session.tools.shell_words import UNKNOWN, Unparsed
 
@@ -18,7 +19,7 @@ ROOT = "/workspace"
 
 _SYSTEM = ("/usr/bin/", "/bin/", "/usr/local/bin/", "/usr/sbin/", "/sbin/", "/usr/local/sbin/")
 _SHELLS = frozenset("sh bash dash ksh zsh".split())
-_PYTHON = re.compile(r"python(3(\.\d+)?)?|pytest|py\.test")
+_PYTHON = lazy(r"python(3(\.\d+)?)?|pytest|py\.test")
 PYTHON_FILES = tuple("*.py *.pyi *.pyc *.pth *.so *.sh *.toml *.ini *.cfg *.egg-link Makefile".split())
 """Files of the workspace that Python and pytest load as code or configuration, by name."""
 
@@ -28,7 +29,7 @@ _SHELL_STATE = frozenset(
 )
 """Builtins that may change the meaning of later names, variables, or the rest of the line."""
 
-_PLAIN_NAME = re.compile(r"(?!.*_proxy$)[a-z_][a-z0-9_]*|LC_[A-Z]+|LANG|TZ|CI|NO_COLOR|PYTHONUNBUFFERED")
+_PLAIN_NAME = lazy(r"(?!.*_proxy$)[a-z_][a-z0-9_]*|LC_[A-Z]+|LANG|TZ|CI|NO_COLOR|PYTHONUNBUFFERED")
 """Variables that affect neither the choice of a program nor the effects of the programs in these tables."""
 
 _READERS = frozenset(
@@ -86,14 +87,14 @@ _WRITERS: dict[str, tuple[_Options, str]] = {
 }
 """Programs that change some of their arguments, or none with the listed options."""
 
-_SED = re.compile(
+_SED = lazy(
     r"((\d+|\$|/[^/\\]*/)(,(\d+|\$|/[^/\\]*/))?)?([pdq=]|s([/|#,])(?:(?!\6)[^\\\n])*\6(?:(?!\6)[^\\\n])*\6[gpI0-9]*)"
 )
 _FIND_TESTS = frozenset(
     "-type -name -iname -path -ipath -maxdepth -mindepth -mtime -mmin -size -newer -perm -user".split()
 )
 _FIND_FLAGS = frozenset("-print -print0 -not ! -o -a -and -or -empty -prune -delete -L -P -H -xdev ( )".split())
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@\0]*@)?\[?([^/:?#\]\0]+)")
+_URL = lazy(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@\0]*@)?\[?([^/:?#\]\0]+)")
 
 
 class Doing(NamedTuple):

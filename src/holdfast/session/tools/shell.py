@@ -10,13 +10,14 @@ import posixpath
 import re
 from typing import NamedTuple
 
+from holdfast.patterns import lazy
 from holdfast.session.tools.shell_words import BREAKS, UNKNOWN, Unparsed, Words
 
 DEPTH_MAX = 16
 LENGTH_MAX = 100_000
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_NAME = lazy(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = lazy(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _REDIRECTS = frozenset(("<", ">", ">>", ">|", ">&", "<&", "<>", "<<", "<<-", "<<<", "&>", "&>>"))
 _RESERVED = frozenset(
     "if then elif else fi while until do done for case esac select function [[ ]] } in coproc".split()
@@ -267,7 +268,7 @@ class _Parser(Words):
     # --- redirections ------------------------------------------------------------------------------
 
     def _redirect_here(self) -> bool:
-        return re.compile(r"(?:[0-9]+(?=[<>]))?(?:[<>](?!\()|&>)").match(self.line, self.at) is not None
+        return lazy(r"(?:[0-9]+(?=[<>]))?(?:[<>](?!\()|&>)").match(self.line, self.at) is not None
 
     def _redirect(self, text: list[str]) -> Redirect | None:
         while self.line[self.at].isdigit():

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 
+from holdfast.patterns import lazy
+
 UNKNOWN = "\0"
 """Represents text of any length in a word, spaces included."""
 
 _GLOB = "*?["
-_BACKQUOTED = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
-_BRACES = re.compile(r"\{[^ \t\n;]*")
-_EXPANSION = re.compile(
+_BACKQUOTED = lazy(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
+_BRACES = lazy(r"\{[^ \t\n;]*")
+_EXPANSION = lazy(
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\(\([0-9 +*/%-]*\)\)"
     r"|\{#?[A-Za-z0-9_]+(?:(?::?[-+=?]|%%?|##?)[A-Za-z0-9_./ ,:*-]*|//?[A-Za-z0-9_./-]*)?\})"
 )
 """Variables and expansions that run nothing: no `${x@P}`, `${!x}`, or arithmetic with names, which can."""
-_OPERATOR = re.compile(r"&>>|<<<|<<-|&>|&&|\|\||\|&|;;|>>|>\||>&|<&|<<|<>|[;&|<>()\n]")
+_OPERATOR = lazy(r"&>>|<<<|<<-|&>|&&|\|\||\|&|;;|>>|>\||>&|<&|<<|<>|[;&|<>()\n]")
 BREAKS = frozenset(" \t\n;&|<>()")
 
 

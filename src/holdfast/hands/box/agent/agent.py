@@ -16,10 +16,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from holdfast.hands.box import processes
-from holdfast.hands.box.agent import archive, bridge, files, output, runner, web
+from holdfast.hands.box.agent import archive, bridge, files, output, runner
 from holdfast.hands.box.agent.output import FILE_MAX, RECENT_MAX, Capture, Keep
 from holdfast.hands.box.agent.text import Refusal
 from holdfast.hands.box.processes import Pause
@@ -274,8 +275,8 @@ def do(message: Message, place: dict[str, Any], link: int) -> Message:
             "read": lambda: files.read(given, place, cap),
             "glob": lambda: files.glob(given, place, cap),
             "grep": lambda: files.grep(given, place, cap),
-            "web_fetch": lambda: web.fetch(given, place, cap),
-            "web_search": lambda: web.search(given, place, cap),
+            "web_fetch": lambda: _web().fetch(given, place, cap),
+            "web_search": lambda: _web().search(given, place, cap),
         }
         step = simple.get(tool) or (lambda: files.commit(tool, given, place, message["expect"]))
         result = step()
@@ -286,6 +287,13 @@ def do(message: Message, place: dict[str, Any], link: int) -> Message:
     result.setdefault("bytes_total", len(result["output"].encode("utf-8", "replace")))
     result["duration_ms"] = round((time.monotonic() - began) * 1000, 3)
     return {"result": result}
+
+
+def _web() -> ModuleType:
+    """Return the web tools. They are loaded at their first use: they take as long as the rest of the agent."""
+    from holdfast.hands.box.agent import web
+
+    return web
 
 
 def _bash(message: Message, place: dict[str, Any], link: int) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -29,6 +28,13 @@ EDIT_MAX = 64 * 1024 * 1024
 _CHUNK = 1 << 20
 
 
+def sha256(content: bytes = b"") -> Any:
+    """Return a running SHA-256. Loading OpenSSL takes as long as a third of the agent: only calls that need it do."""
+    import hashlib
+
+    return hashlib.sha256(content)
+
+
 def inside(place: dict[str, Any], path: str) -> str:
     """Return the absolute, normal form of a path. Relative paths begin at the workspace."""
     if not path or "\0" in path:
@@ -40,7 +46,7 @@ def read(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, An
     """Return numbered lines, and the digest of the whole file."""
     path = inside(place, given["file_path"])
     view = View(given.get("view_range"), cap)
-    digest = hashlib.sha256()
+    digest = sha256()
     with open(_open(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_CHUNK)
@@ -99,15 +105,15 @@ def prepare(tool: str, given: dict[str, Any], place: dict[str, Any], seen: dict[
     old, new = _contents(tool, path, given, seen.get(path) or seen.get(given["file_path"]) or "")
     return {
         "path": path,
-        "before": "" if old is None else hashlib.sha256(old).hexdigest(),
-        "after": hashlib.sha256(new).hexdigest(),
+        "before": "" if old is None else sha256(old).hexdigest(),
+        "after": sha256(new).hexdigest(),
     }
 
 
 def _contents(tool: str, path: str, given: dict[str, Any], seen: str | None) -> tuple[bytes | None, bytes]:
     """Return the current content (None: absent) and the wanted one. `seen` None: already checked."""
     old = _current(path)
-    before = "" if old is None else hashlib.sha256(old).hexdigest()
+    before = "" if old is None else sha256(old).hexdigest()
     if seen is not None and (problem := stale(tool, path, old is not None, before, seen)):
         raise Refusal(problem)
     if tool == "write":
@@ -133,7 +139,7 @@ def commit(tool: str, given: dict[str, Any], place: dict[str, Any], expect: dict
     """Apply the prepared change if the file has not changed since."""
     path = expect["path"]
     old, new = _contents(tool, path, given, None)
-    before = "" if old is None else hashlib.sha256(old).hexdigest()
+    before = "" if old is None else sha256(old).hexdigest()
     if before != expect["before"]:
         raise Refusal(f"{path} has changed since it was last read; read it again before the {tool}")
     _replace(os.path.realpath(path), new)

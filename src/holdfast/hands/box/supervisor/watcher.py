@@ -78,7 +78,7 @@ class Watcher:
         self._runs: dict[str, Run] = {}
         self._disk = quota.Quota(holding, lambda: usage.Tree(supervisor, self._spare).all.pids)
         self._refused: tuple[float, float] | None = None
-        self._heavy: tuple[str, float] = ("", 0.0)
+        self._heavy = ("", 0)
         self._oom: tuple[float, frozenset[str]] | None = None
         self._dying: tuple[str, float] = ("", 0.0)
         self._checked = (0.0, 0)
@@ -136,23 +136,38 @@ class Watcher:
     # --- with the kernel's counters ---
 
     def _kernel(self, now: float) -> float:
+        used = self._group.used()  # before the counters: memory that a kill has freed is then a kill that they show
         found, before = self._group.counters(), self._counted
         self._counted = found
-        if len(self._runs) > 1 and self._memory and self._group.used() > self._memory // 4:
-            self._heavy = (self._largest(self._tree(), by="memory"), now)
-        if found["memory"] > before["memory"] and self._oom is None:
+        killed = found["memory"] > before["memory"]
+        if self._oom is None and len(self._runs) > 1 and self._memory:
+            self._remember(used > self._memory // 4, killed)
+        if killed and self._oom is None:
             self._oom = (now, frozenset(self._runs))
         if self._oom is not None and (len(self._oom[1]) == 1 or now >= self._oom[0] + SETTLE_S):
             if self._oom[1] <= self._runs.keys():
-                call, seen = self._heavy
-                fresh = call in self._oom[1] and seen >= self._oom[0] - SETTLE_S
-                self._strike("memory", call if fresh else self._largest(self._tree(), by="memory"), now)
-            self._oom = None
+                known = self._heavy[0] in self._oom[1]
+                self._strike("memory", self._heavy[0] if known else self._largest(self._tree(), by="memory"), now)
+            self._oom, self._heavy = None, ("", 0)
         refused = found["processes"] > before["processes"]
         if refused and self._refused is None:
             self._tell("near", "processes", self._largest(self._tree(), by="tasks"))
         self._at_most(refused or (self._refused is not None and self._group.full()), now)
         return QUICK_S
+
+    def _remember(self, much: bool, killed: bool) -> None:
+        """Remember the call that holds most memory, and how much: after a kill nothing shows any more whose it was.
+
+        What was held at the look before a kill counts if it is more than any call still holds, however late this look.
+        """
+        if not (much or killed):
+            self._heavy = ("", 0)
+            return
+        found = self._tree()
+        call = self._largest(found, by="memory")
+        held = found.below(self._runs[call].pid).memory
+        if not killed or held > self._heavy[1]:
+            self._heavy = (call, held)
 
     def _at_most(self, refused: bool, now: float) -> None:
         """Handle refused new processes: the program must cope with a few refusals, lasting ones end the call."""

@@ -81,44 +81,12 @@ def _reason(fact: HandsLost | EgressFailed | SessionTainted, seen: Seen) -> str:
     return fact.reason or _NO_REASON
 
 
-def _astray(fact: RepoMoved, seen: Seen) -> str:
-    return "" if fact.followed else f"{fact.ref} was found at {fact.found[:SHORT] or 'nothing'}"
-
-
-def _followed(fact: RepoMoved, seen: Seen) -> str:
-    return f"{fact.ref} to {fact.found[:SHORT]}" if fact.followed else ""
-
-
-def _unverified(fact: VerificationEnded, seen: Seen) -> str:
-    return f"{fact.effect}: {fact.error}" if fact.error else ""
-
-
-def _flake(fact: FlakeNoted, seen: Seen) -> str:
-    return f"{fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree"
-
-
-def _presumed(fact: ModelRequestEnd, seen: Seen) -> str:
-    return "charged as reserved" if fact.outcome == "presumed" else ""
-
-
-def _reset(fact: ContextReset, seen: Seen) -> str:
-    return f"{fact.cause}{f': {fact.detail}' if fact.detail else ''}"
-
-
-def _unasked(fact: TaskInspected, seen: Seen) -> str:
-    return f"{fact.task_id}: {listed(fact.unasked)}" if fact.unasked else ""
-
-
 def _unknown(fact: ToolOutcomeUnknown | JobEnded, seen: Seen) -> str:
     if isinstance(fact, JobEnded):
         return f"job {fact.job_id}" if fact.outcome == "unknown" else ""
     call = seen.calls.get(fact.call_id)
     argument = next((str(value) for value in call.input.values()), "") if call is not None else ""
     return f"{call.name if call is not None else 'a call'} {plain(argument, 80)}: {fact.reason}"
-
-
-def _ratchet(fact: RatchetViolated, seen: Seen) -> str:
-    return f"{fact.task_id}: {listed([f'{each.rule} {each.path}' for each in fact.violations])}"
 
 
 def _verdict_refused(fact: TaskJudged | ToolResult, seen: Seen) -> str:
@@ -153,27 +121,6 @@ def _base_refused(fact: BatchRefused | RepoConflicted, seen: Seen) -> str:
     return "" if fact.task_id else f"{fact.commit[:SHORT]} conflicts in {listed(fact.paths)}"
 
 
-def _conflict(fact: RepoConflicted, seen: Seen) -> str:
-    return f"{fact.task_id} in {listed(fact.paths)}" if fact.task_id else ""
-
-
-def _replanned(fact: MissionReplanned, seen: Seen) -> str:
-    return f"plan {fact.round + 1}, {counted(len(fact.tasks), 'task')}: {fact.why or 'a task was taken apart'}"
-
-
-def _died(fact: ShiftStarted, seen: Seen) -> str:
-    return f"process {fact.pid} took over" if seen.in_shift else ""
-
-
-def _retry(fact: ModelRequestEnd, seen: Seen) -> str:
-    return f"{fact.error_kind or 'error'} {fact.message}" if fact.outcome == "error" else ""
-
-
-def _hook(fact: HookRan, seen: Seen) -> str:
-    blocked = fact.blocked and fact.event != NOT_HANDED_IN
-    return f"{fact.event} {fact.command}: {fact.content}" if blocked else ""
-
-
 def _concern(fact: TaskHandedIn, seen: Seen) -> str:
     said = (*fact.concerns, *(f"deviation: {each}" for each in fact.deviations))
     return f"{fact.task_id}: {'; '.join(said)}" if said else ""
@@ -190,70 +137,126 @@ def _steered(fact: UserCancel | UserInterrupt | UserPause, seen: Seen) -> str:
     return f"{word}{f': {fact.reason}' if fact.reason else ''}"
 
 
-def _outside(fact: EgressRecorded, seen: Seen) -> str:
-    refused = [f"{each.count} to {each.host}:{each.port}" for each in fact.seen if each.verdict == "refused"]
-    return listed(refused) if refused else ""
-
-
-def _set_up(fact: EgressRecorded, seen: Seen) -> str:
-    places = [f"{each.count} {each.verdict} to {each.host}:{each.port}" for each in fact.seen] if fact.set_up else []
-    return listed(places) if places else ""
-
-
-def _host_files(fact: HandsHostFiles, seen: Seen) -> str:
-    return "" if fact.before else listed([f"{file.path} ({file.kind})" for file in fact.files])
-
-
-def _notice(fact: NoticeSent, seen: Seen) -> str:
-    return "" if fact.ok or fact.held or fact.again_us is not None else f"{fact.target}: {fact.detail}"
-
-
 WRONG: tuple[Kind, ...] = (
     Kind("unknown", "calls with an unknown outcome", (ToolOutcomeUnknown, JobEnded), _unknown),
-    Kind("ratchet", "ratchet violations refused", (RatchetViolated,), _ratchet),
-    Kind("astray", "moves of the branch from outside", (RepoMoved,), _astray),
+    Kind(
+        "ratchet",
+        "ratchet violations refused",
+        (RatchetViolated,),
+        lambda f, _: f"{f.task_id}: {listed([f'{each.rule} {each.path}' for each in f.violations])}",
+    ),
+    Kind(
+        "astray",
+        "moves of the branch from outside",
+        (RepoMoved,),
+        lambda f, _: "" if f.followed else f"{f.ref} was found at {f.found[:SHORT] or 'nothing'}",
+    ),
     Kind("escalated", "questions on how to go on", (MissionEscalated,), lambda fact, _: fact.why or _NO_REASON),
-    Kind("unverified", "failed verifications", (VerificationEnded,), _unverified),
+    Kind("unverified", "failed verifications", (VerificationEnded,), lambda f, _: f.error and f"{f.effect}: {f.error}"),
     Kind("verdict_refused", "verdicts refused", (TaskJudged, ToolResult), _verdict_refused),
     Kind("judge", "refusals by judges", (TaskJudged,), _judged),
     Kind("batch", "red merges refused", (BatchRefused,), _batch),
     Kind("base_refused", "new commits of the base not merged", (BatchRefused, RepoConflicted), _base_refused),
-    Kind("conflict", "merge conflicts", (RepoConflicted,), _conflict),
+    Kind(
+        "conflict", "merge conflicts", (RepoConflicted,), lambda f, _: f.task_id and f"{f.task_id} in {listed(f.paths)}"
+    ),
     Kind("sent_back", "submissions sent back", (TaskRefused,), _sent_back),
-    Kind("flake", "flaky checks", (FlakeNoted,), _flake),
+    Kind(
+        "flake",
+        "flaky checks",
+        (FlakeNoted,),
+        lambda f, _: f"{f.criterion} failed {f.failures} of {f.runs} runs on one tree",
+    ),
     Kind("plan_refused", "plans refused", (PlanRefused,), lambda fact, _: next(iter(fact.problems), _NO_REASON)),
-    Kind("replanned", "new plans", (MissionReplanned,), _replanned),
+    Kind(
+        "replanned",
+        "new plans",
+        (MissionReplanned,),
+        lambda f, _: f"plan {f.round + 1}, {counted(len(f.tasks), 'task')}: {f.why or 'a task was taken apart'}",
+    ),
     Kind("rule", "breaches of pinned rules", (RuleBreached,), lambda fact, _: f"{fact.rule}: {fact.detail}"),
     Kind("breaker", "breakers opened", (BreakerOpened,), lambda fact, _: f"{fact.breaker} {fact.detail}"),
     Kind("cap", "requests above a cap", (BudgetReached,), lambda f, _: f"{f.account_id}, per {f.period}"),
-    Kind("retry", "failed model requests", (ModelRequestEnd,), _retry),
-    Kind("presumed", "requests lost with their process", (ModelRequestEnd,), _presumed),
-    Kind("died", "shifts whose process died", (ShiftStarted,), _died),
-    Kind("reset", "context resets", (ContextReset,), _reset),
+    Kind(
+        "retry",
+        "failed model requests",
+        (ModelRequestEnd,),
+        lambda f, _: f"{f.error_kind or 'error'} {f.message}" if f.outcome == "error" else "",
+    ),
+    Kind(
+        "presumed",
+        "requests lost with their process",
+        (ModelRequestEnd,),
+        lambda f, _: "charged as reserved" if f.outcome == "presumed" else "",
+    ),
+    Kind(
+        "died",
+        "shifts whose process died",
+        (ShiftStarted,),
+        lambda fact, seen: f"process {fact.pid} took over" if seen.in_shift else "",
+    ),
+    Kind("reset", "context resets", (ContextReset,), lambda f, _: f"{f.cause}{f': {f.detail}' if f.detail else ''}"),
     Kind("context_failed", "failed summaries or handoffs", (ContextFailed,), lambda f, _: f"{f.purpose}: {f.reason}"),
     Kind("lost", "lost sandboxes", (HandsLost,), _reason),
     Kind("stolen", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"),
     Kind("events_lost", "lost events", (SessionEventsLost,), lambda fact, _: fact.content),
     Kind("error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
     Kind("unkept", "failed workspace snapshots", (WorkspaceSnapshotted,), lambda fact, _: fact.error),
-    Kind("hook", "hooks that sent work back", (HookRan,), _hook),
-    Kind("notice", "notifications not delivered", (NoticeSent,), _notice),
+    Kind(
+        "hook",
+        "hooks that sent work back",
+        (HookRan,),
+        lambda f, _: f"{f.event} {f.command}: {f.content}" if f.blocked and f.event != NOT_HANDED_IN else "",
+    ),
+    Kind(
+        "notice",
+        "notifications not delivered",
+        (NoticeSent,),
+        lambda f, _: "" if f.ok or f.held or f.again_us is not None else f"{f.target}: {f.detail}",
+    ),
     Kind("egress", "egress proxy failures", (EgressFailed,), _reason),
     Kind("tainted", "sessions that read untrusted content", (SessionTainted,), _reason),
-    Kind("host_files", "new files that can run code on this machine", (HandsHostFiles,), _host_files),
-    Kind("outside", "refused network requests", (EgressRecorded,), _outside),
+    Kind(
+        "host_files",
+        "new files that can run code on this machine",
+        (HandsHostFiles,),
+        lambda f, _: "" if f.before else listed([f"{file.path} ({file.kind})" for file in f.files]),
+    ),
+    Kind(
+        "outside",
+        "refused network requests",
+        (EgressRecorded,),
+        lambda f, _: listed(
+            [f"{each.count} to {each.host}:{each.port}" for each in f.seen if each.verdict == "refused"]
+        ),
+    ),
 )
 """Problems, the most important first."""
 
 NEWS: tuple[Kind, ...] = (
-    Kind("unasked", "submissions with unrequested changes", (TaskInspected,), _unasked),
+    Kind(
+        "unasked",
+        "submissions with unrequested changes",
+        (TaskInspected,),
+        lambda f, _: f"{f.task_id}: {listed(f.unasked)}" if f.unasked else "",
+    ),
     Kind("concern", "concerns of workers", (TaskHandedIn,), _concern),
     Kind("answer", "answers given", (ApprovalDecided, ApprovalExpired), _answer),
     Kind("steered", "interventions", (UserCancel, UserInterrupt, UserPause), _steered),
-    Kind("followed", "moves of the followed branch", (RepoMoved,), _followed),
+    Kind(
+        "followed",
+        "moves of the followed branch",
+        (RepoMoved,),
+        lambda f, _: f"{f.ref} to {f.found[:SHORT]}" if f.followed else "",
+    ),
     Kind("lesson", "lines proposed for AGENTS.md", (LessonProposed,), lambda fact, _: fact.line),
     Kind("learnt", "lines added to AGENTS.md", (LessonApplied,), lambda fact, _: f"{fact.line} (by {fact.by})"),
-    Kind("set_up", "set-ups that used the network", (EgressRecorded,), _set_up),
+    Kind(
+        "set_up",
+        "set-ups that used the network",
+        (EgressRecorded,),
+        lambda f, _: listed([f"{each.count} {each.verdict} to {each.host}:{each.port}" for each in f.seen if f.set_up]),
+    ),
     Kind("finding", "findings", (FindingNoted,), lambda fact, _: f"{fact.task_id}: {fact.text}"),
 )
 """Changes besides the work, and other news."""

@@ -342,8 +342,11 @@ def _inserted(lines: Sequence[str], start: int, end: int) -> str:
         re.match(r"\s*[\w.]*\s*\"[^\"]+\"$|\s*$", line) for line in block
     ):
         return ""
-    if (_TABLE.search(around[-1]) and block[-1].rstrip().endswith((",", "{", "[", "("))) or _is_rows(block, around[-1]):
-        return ""
+    if _TABLE.search(around[-1]):
+        filled = [line.strip() for line in block if line.strip()]
+        rows = filled[-1].endswith(",") and filled[0][:1] in "{[(\"'`&.-0123456789"
+        if rows or block[-1].rstrip().endswith((",", "{", "[", "(")):
+            return ""
     return f"`{first[:80]}` was added to `{around[-1].strip()[:60]}`"
 
 
@@ -368,11 +371,6 @@ def _slid(lines: Sequence[str], start: int, end: int) -> tuple[int, int]:
         if not _openers(lines[first:last], strict=True):
             return first, last
     return start, end
-
-
-def _is_rows(block: Sequence[str], opener: str) -> bool:
-    filled = [line.strip() for line in block if line.strip()]
-    return bool(_TABLE.search(opener)) and filled[-1].endswith(",") and filled[0][:1] in "{[(\"'`&.-0123456789"
 
 
 def _openers(lines: Sequence[str], *, strict: bool = False) -> list[str]:

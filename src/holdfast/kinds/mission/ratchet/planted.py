@@ -252,7 +252,13 @@ def shadowing(paths: Collection[str], more: Collection[str] = ()) -> list[str]:
         return []
     packages = {_folder(path) for path in paths if path.endswith("/__init__.py")}
     roots = {"", "src", "lib"} | {_folder(path) for path in paths if is_test_file(path)}
-    return sorted(path for path in named if (place := _place(path)) in roots and place not in packages)
+    found = []
+    for path in named:
+        folder, _, file = path.rpartition("/")
+        place = _folder(folder) if file.startswith("__init__.") else folder  # where it is imported from
+        if place in roots and place not in packages:
+            found.append(path)
+    return sorted(found)
 
 
 def is_test_file(path: str) -> bool:
@@ -272,9 +278,3 @@ def _module(path: str) -> str:
     folder, _, file = path.rpartition("/")
     name = file.split(".", 1)[0]
     return folder.rpartition("/")[2] if name == "__init__" else name
-
-
-def _place(path: str) -> str:
-    """Return the folder that a module or package is imported from."""
-    folder, _, file = path.rpartition("/")
-    return _folder(folder) if file.startswith("__init__.") else folder

@@ -8,7 +8,6 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.running.drive import observer_for
 from holdfast.app.running.opening import check_machine
-from holdfast.app.screen.briefs import brief_of, logs_below
 from holdfast.app.settings.config import budget_pico
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
@@ -24,6 +23,7 @@ from holdfast.proof.demo.mission.truth import find_truth
 from holdfast.proof.oracle.faults import parse_faults
 from holdfast.proof.rebuild.library import parse_pin
 from holdfast.proof.rebuild.mini import PIN
+from holdfast.service.briefs import brief_of, logs_below
 from holdfast.session.rows import SessionRow
 
 WORKERS = 4
@@ -111,5 +111,6 @@ def _within(flag: str, value: int, low: int, high: int) -> int:
 
 async def _brief_wrong(runtime: Runtime, row: SessionRow) -> tuple[str, ...]:
     """Return statements of the mission's brief that its logs contradict, as counted by independent code."""
-    events = await runtime.store.read(row.session_id)
-    return tuple(audit(await brief_of(runtime, row), events, await logs_below(runtime, row)))
+    store = runtime.store
+    brief = await brief_of(store, runtime.kinds, runtime.shelf, row)
+    return tuple(audit(brief, await store.read(row.session_id), await logs_below(store, row)))

@@ -14,12 +14,12 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 def masked(text: str) -> str:
     """Blank out comments and the contents of strings and regular expressions; the length stays the same."""
-    return _QUIET.sub(lambda found: _blank(found[0]), text)
 
+    def blank(found: re.Match[str]) -> str:
+        edge = found[0][0] if found[0][0] in "\"'`" else ""
+        return edge + re.sub(r"[^\n]", " ", found[0][len(edge) : len(found[0]) - len(edge)]) + edge
 
-def _blank(text: str) -> str:
-    inner = re.sub(r"[^\n]", " ", text[1:-1])
-    return f"{text[0]}{inner}{text[-1]}" if text[0] in "\"'`" else re.sub(r"[^\n]", " ", text)
+    return _QUIET.sub(blank, text)
 
 
 def end_of(mask: str, at: int) -> int:

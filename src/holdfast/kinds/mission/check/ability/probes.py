@@ -20,7 +20,7 @@ from holdfast.globs import matches
 from holdfast.kinds.mission.check.ability import placement, programs
 from holdfast.kinds.mission.check.ability.placement import Place, Probe, patient
 from holdfast.kinds.mission.check.ability.report import Outcome
-from holdfast.kinds.mission.check.ability.runners import Runner, recognized
+from holdfast.kinds.mission.check.ability.runners import recognized
 
 Kind = Literal["hollow", "broken", "empty"]
 
@@ -111,11 +111,13 @@ def probes(
         found.append(Probe("flip", tuple(checks), judges, dict.fromkeys(range(len(checks)), ())))
     typed = tuple(patient(check, files) for check in checks)
     globs = own if all(paths) else []
-    product = [
-        path
-        for path in files
-        if not matches(path, protected) and (not globs or matches(path, globs)) and not _is_test(path, runner)
-    ]
+    product = [path for path in files if not matches(path, protected) and (not globs or matches(path, globs))]
+    if runner is not None:  # unprotected tests and configuration of the runner are no product
+        product = [
+            path
+            for path in product
+            if (name := posixpath.basename(path)) != "conftest.py" and not programs.TEST_NAME.search(name)
+        ]
     settings = frozenset(path for path in product if is_settings(path))
     for kind in ("hollow", "empty"):
         spared = settings if kind == "empty" and runner is not None else frozenset()
@@ -141,12 +143,6 @@ def ends(probe: Probe, files: Mapping[str, bytes]) -> tuple[dict[str, bytes | No
     if None in failing.values() or None in passing.values():
         return None
     return {**failing}, {**passing}
-
-
-def _is_test(path: str, runner: Runner | None) -> bool:
-    """Return True if an unprotected file is a test or configuration of the runner."""
-    name = posixpath.basename(path)
-    return runner is not None and (name == "conftest.py" or programs.TEST_NAME.search(name) is not None)
 
 
 def shown(probe: Probe, index: int, exit_code: int | None, outcomes: Mapping[str, Outcome] | None) -> bool:

@@ -189,20 +189,15 @@ def _in_shell(text: str) -> Iterator[tuple[int, int, str]]:
     for line in text.split("\n"):
         stated = _STATES.fullmatch(line)
         if stated is not None and not re.search(r"[^&]&&[^&]|;\s*then|\(\)\s*\{", line):
-            words = list(_WORD.finditer(line, stated.start("rest"), _cut(line)))
+            quiet = re.sub(r"\$\([^()]*\)|'[^']*'|\"[^\"]*\"", lambda each: "x" * len(each[0]), line)
+            end = re.search(r"\s*(\|\||;|\s\]\]?(\s|$)|\s#)", quiet)  # of the comparison
+            words = list(_WORD.finditer(line, stated.start("rest"), end.start() if end else len(line)))
             compares = any(word[0] in ("=", "==", "-eq") for word in words)
             last = words[-1] if len(words) > 1 else None
             wanted = stated["call"] or (compares and last is not None and last[0].strip("\"'") not in _TRUTHS)
             if last is not None and wanted and (new := near(last[0])):
                 yield at + last.start(), at + last.end(), new
         at += len(line) + 1
-
-
-def _cut(line: str) -> int:
-    """Return the end of the comparison in a line."""
-    quiet = re.sub(r"\$\([^()]*\)|'[^']*'|\"[^\"]*\"", lambda each: "x" * len(each[0]), line)
-    found = re.search(r"\s*(\|\||;|\s\]\]?(\s|$)|\s#)", quiet)
-    return found.start() if found else len(line)
 
 
 # --- examples in texts -----------------------------------------------------------------------------------

@@ -1,0 +1,149 @@
+"""Query of the inbox: the sessions and items that need a user, in four groups, from rows and items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
+
+import msgspec
+
+from holdfast.clock import rfc3339
+from holdfast.facts.codec import Event
+from holdfast.facts.people import ApprovalRequested
+from holdfast.facts.shift import ParkReason
+from holdfast.log.base import Index, Which
+from holdfast.service.answers import asked, who
+from holdfast.service.sessions import Store, newest_first
+from holdfast.session.rows import ItemRow, SessionRow
+
+Group = Literal["needs you", "errors", "finished", "running"]
+
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+FINISHED_US = 7 * 86_400 * 1_000_000
+"""Age in microseconds from which ended sessions are left out: `holdfast ps --all` lists them."""
+
+SHOWN = 100
+"""Maximum number of items, and of sessions of each status, shown to a user. A script gets all of them."""
+
+STOPPED_BY_HAND = "the process was asked to stop"
+"""The detail of a shift that a signal ended: no error."""
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """An item with its full request, and the users who may answer it now (empty: everyone).
+
+    `closing` is the event that closed it.
+    """
+
+    item: ItemRow
+    request: ApprovalRequested
+    names: tuple[str, ...] = ()
+    closing: Event | None = None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the inbox. `since_us` is the time of its latest change, `name` the display name of the session."""
+
+    group: Group
+    row: SessionRow
+    title: str
+    since_us: int
+    item: Shown | None = None
+    name: str = ""
+
+
+async def inbox(store: Store, now_us: int, *, since_us: int | None = None, limit: int | None = None) -> list[Entry]:
+    """Return the current inbox; with a `limit`, that many of the oldest items and latest sessions of each status.
+
+    Leaves out sessions that ended before `since_us`, by default a week ago.
+    """
+    found = await items(store, now_us, limit=limit)
+    since_us = now_us - FINISHED_US if since_us is None else since_us
+    rows = await _around(store, {each.item.session_id for each in found}, since_us, limit)
+    return build(rows, found, await store.holders(), since_us + FINISHED_US)
+
+
+async def items(
+    store: Store, now_us: int, *, session_id: str = "", open_only: bool = True, limit: int | None = None
+) -> list[Shown]:
+    """Return the items of all sessions or of one, oldest first; without `open_only` also the closed ones."""
+    rows = await store.items(open_only=open_only, limit=limit)
+    return [await shown(store, row, now_us) for row in rows if session_id in ("", row.session_id)]
+
+
+async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
+    """Return an item with its full request, the users who may answer it, and the event that closed it."""
+    request = await asked(store, item)
+    closing = None
+    if item.closed_seq is not None:
+        (closing,) = await store.read(item.session_id, after=item.closed_seq - 1, limit=1)
+    return Shown(item, request, await who(store, store, item, request, now_us), closing)
+
+
+async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
+    """The latest sessions of each status, the named ones, and the roots of their trees."""
+    filters = [Which(status="runnable"), *(Which(reason=each) for each in get_args(ParkReason))]
+    filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
+    found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
+    wanted = named | {row.root for row in found.values()}
+    while missing := wanted - found.keys():
+        for session_id in missing:
+            found[session_id] = await index.find(session_id)
+            wanted.add(found[session_id].root)
+    return newest_first(found.values())
+
+
+def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[str, str], now_us: int) -> list[Entry]:
+    """Return all entries, by group; in each group the oldest item and the newest session first."""
+    by_session: dict[str, list[Shown]] = {}
+    for each in items:
+        by_session.setdefault(each.item.session_id, []).append(each)
+    entries: list[Entry] = []
+    rows = list(rows)
+    known = {row.session_id: row for row in rows}
+    for row in rows:
+        name = _called(row, known.get(row.root))
+        open_items = by_session.get(row.session_id, [])
+        entries += [Entry("needs you", row, each.item.title, each.item.opened_us, each, name) for each in open_items]
+        standing = _standing(row, row.session_id in holders, now_us)
+        if standing is not None and not (open_items and standing[0] == "needs you"):
+            entries.append(Entry(standing[0], row, standing[1], row.updated_us, name=name))
+    asked_first = sorted((each for each in entries if each.item), key=lambda each: each.since_us)
+    others = sorted((each for each in entries if not each.item), key=lambda each: -each.since_us)
+    return [each for group in GROUPS for each in (*asked_first, *others) if each.group == group]
+
+
+def _called(row: SessionRow, top: SessionRow | None) -> str:
+    """The display name. A child has the name of the root session of its tree, which the user knows."""
+    own = row.key or row.session_id
+    if top is None or top.session_id == row.session_id:
+        return own
+    return f"{top.key or top.session_id} > {row.name if row.name not in ('', 'agent') else own}"
+
+
+def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] | None:
+    """The group and the status text of a session; None if it is too old to show."""
+    detail = row.detail or row.reason
+    if running:
+        return "running", "running"
+    match row.status:
+        case "parked":
+            waits = row.due_us is not None or row.reason in ("timer", "provider", "child", "job")
+            until = f" until {minute(row.due_us)}" if row.due_us is not None else ""
+            if waits and row.reason != "person":
+                return "running", f"waits{until}: {detail}"
+            return "needs you", detail
+        case "runnable":
+            failed = row.detail and row.detail != STOPPED_BY_HAND
+            return ("errors", row.detail) if failed else ("running", "no process is running it")
+    if now_us - row.updated_us > FINISHED_US:
+        return None
+    if row.status == "failed":
+        return "errors", f"failed: {detail}" if detail else "failed"
+    return "finished", row.status
+
+
+def minute(at_us: int) -> str:
+    """Format a time, to the minute."""
+    return rfc3339(at_us)[:16].replace("T", " ") + " UTC"
