@@ -57,7 +57,9 @@ class Nursery:
 
     def next(self) -> str:
         """What the child says next."""
-        return self._early.pop(0) if self._early else self.line()
+        said = self._early.pop(0) if self._early else self.line()
+        assert said != "gone\n", "the child ended by itself"
+        return said
 
     def kill(self) -> list[str]:
         """Kill the child; returns what else it had said."""

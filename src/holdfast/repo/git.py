@@ -111,10 +111,11 @@ class Git:
             return
         for name in ("objects/pack", "objects/info", "refs/holdfast"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
-        new = self.folder / f"config.{os.getpid()}.{threading.get_ident()}.lock"
-        new.write_text(_CONFIG)
-        new.replace(self.folder / "config")  # last: with it, the repository is complete
+        # Never a half-written file: a git of another process may be reading. The last one completes the repository.
+        for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", _CONFIG)):
+            new = self.folder / f"{name}.{os.getpid()}.{threading.get_ident()}.lock"
+            new.write_text(text)
+            new.replace(self.folder / name)
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]

@@ -240,7 +240,7 @@ class ShadowShelf:
             return compare(library, before, after, stop)
 
     def _forget(self, session_id: str, stop: threading.Event) -> None:
-        with self._held(stop):
+        with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session
             (self._folder / "seen" / session_id).unlink(missing_ok=True)
             if self._refs(session_id).exists():
                 (self._folder / "forgotten").touch()
