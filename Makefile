@@ -4,7 +4,8 @@
 
 BIN := .venv/bin
 FAST := $(addprefix tests/,facts session kinds mission model log fleet vault notify house/test_tidy.py)
-SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder
+# A worker that ends (a hung test ends its own) fails the run: with `loadfile`, xdist waits forever for a new worker.
+SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
