@@ -161,3 +161,16 @@ async def test_several_processes_at_once_and_some_die(tmp_path: Path) -> None:
     for _, _, snapshot, files, size in found:
         back = await shelf.restore(snapshot, fresh(tmp_path / "copy"))
         assert (back.files, back.bytes) == (files, size)
+
+
+async def test_two_that_create_the_store_at_once(tmp_path: Path) -> None:
+    """The second one replaces the files of the first; a git that has one open reads it whole."""
+    work, shelf = tmp_path / "work", ShadowShelf(tmp_path / "snapshots")
+    work.mkdir()
+    await shelf.keep("ses_a", work, 1)
+    created = tmp_path / "snapshots" / "git"
+    with (created / "HEAD").open() as head, (created / "config").open() as config:
+        (created / "config").unlink()  # as the second one saw it
+        await shelf.keep("ses_a", work, 2)
+        assert not os.path.samestat(os.fstat(head.fileno()), (created / "HEAD").stat())
+        assert (head.read(), config.read()) == ((created / "HEAD").read_text(), (created / "config").read_text())

@@ -360,17 +360,6 @@ async def test_who_removes_waits_for_who_adds(work: Path, shelf: ShadowShelf, tm
     await hasty.tidy()
 
 
-async def test_two_that_create_the_store_at_once(work: Path, shelf: ShadowShelf, tmp_path: Path) -> None:
-    """The second one replaces the files of the first; a git that has one open reads it whole."""
-    await shelf.keep("ses_a", work, 1)
-    created = tmp_path / "snapshots" / "git"
-    with (created / "HEAD").open() as head, (created / "config").open() as config:
-        (created / "config").unlink()  # as the second one saw it
-        await shelf.keep("ses_a", work, 2)
-        assert not os.path.samestat(os.fstat(head.fileno()), (created / "HEAD").stat())
-        assert (head.read(), config.read()) == ((created / "HEAD").read_text(), (created / "config").read_text())
-
-
 async def test_a_cancelled_keep_ends_and_the_next_one_works(work: Path, shelf: ShadowShelf) -> None:
     for number in range(2_000):
         (work / str(number)).write_bytes(os.urandom(2_000))

@@ -136,11 +136,15 @@ class Stream:
                 self.sock.shutdown(socket.SHUT_WR)
 
     async def linger(self) -> None:
-        """Keep reading for a moment after the last bytes, so that the peer reads them before the connection closes."""
+        """Keep reading for a moment after the last bytes, so that the peer reads them before the connection closes.
+
+        Reads under TLS: OpenSSL refuses data that comes after our end of it.
+        """
         self.finish()
-        with anyio.move_on_after(LINGER_S), contextlib.suppress(Ended):
+        with anyio.move_on_after(LINGER_S), contextlib.suppress(Ended, OSError):
             for _ in range(LINGER_CHUNKS):
-                if not await self.recv():
+                await self._until_readable()
+                if not socket.socket.recv(self.sock, CHUNK):
                     return
 
     def close(self) -> None:
