@@ -174,10 +174,10 @@ def workers_begin_apart(shop: Workers) -> Iterator[str]:
     for place, name in enumerate(sorted(names)):
         share = {each for each in shop.world.sessions if zlib.crc32(each.encode()) % len(names) == place}
         mine = [(at, at_s, tried) for at, (at_s, worker, tried) in enumerate(shop.duty.tries) if worker == name]
-        share -= {tried for _, _, tried in shop.duty.tries[: mine[0][0] if mine else None]}
+        left = share - {tried for _, _, tried in shop.duty.tries[: mine[0][0] if mine else None]}
         # Tries at one moment may run in any order, and others may follow one that ended immediately.
         first = {tried for at, (_, at_s, tried) in enumerate(mine) if at < shop.limit or at_s == mine[0][1]}
-        if share and not share & first:
+        if left and not share & first:
             yield f"{name} began with {', '.join(sorted(first))}, and its share is {', '.join(sorted(share))}"
 
 
