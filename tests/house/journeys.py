@@ -6,6 +6,7 @@ simulator does in place of a repository.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import tempfile
@@ -41,11 +42,10 @@ class Recorder:
         name = frame.f_globals.get("__name__", "")
         if event != "call" or not name.startswith("holdfast.") or name.startswith("holdfast.sim."):
             return
-        code = frame.f_code.co_name
-        if code == "<module>":
+        if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # the body of a module or a class
             return
         self.entered.append(name)
-        if code == "append" and name == "holdfast.log.transaction":
+        if frame.f_code.co_name == "append" and name == "holdfast.log.transaction":
             for draft in frame.f_locals["drafts"]:
                 self.written.setdefault(type(draft.draft.fact), len(self.entered))
 

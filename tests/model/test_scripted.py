@@ -133,7 +133,7 @@ def test_after_the_last_turn_it_says_that_it_is_done(responses: int) -> None:
     assert model.worst_case_pico(request(responses)) == 0
 
 
-@pytest.mark.parametrize("kind", ["rate_limited", "overloaded", "timeout"])
+@pytest.mark.parametrize("kind", ["rate_limited", "overloaded", "timeout", "auth", "invalid_request"])
 def test_an_error_is_served_once_before_any_part(kind: str) -> None:
     model = model_of({**FULL, "error": kind, "retry_after_s": 2.5})
     parts, error = parts_of(model, request())

@@ -21,7 +21,8 @@ from holdfast.session.actions import (
     WaitUntil,
 )
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.decide.providers import PARK_BEYOND_S
+from holdfast.session.decide.providers import PARK_BEYOND_S, delay_s
+from holdfast.session.state import Failure
 from tests.session.story import SECOND_US, Story
 
 BASH = ("bash", {"command": "ls"})
@@ -217,6 +218,19 @@ def test_a_failure_is_retried_after_its_delay_then_parks_until_later() -> None:
     assert decide(story.shift().state(), parked.fact.due_us) == AskModel(
         inputs_through=len(story.events), attempt=3, model="scripted:x"
     )
+
+
+def test_backoff_is_spread_between_a_second_and_a_bound_that_doubles() -> None:
+    def delays_s(attempt: int) -> list[float]:
+        failures = [Failure(at_us, attempt, "overloaded", "no", None, "m", "turn", 7) for at_us in range(1_000)]
+        return [delay_s(each) for each in failures]
+
+    for attempt in range(1, 30):
+        bound_s = min(300.0, 2.0 ** (attempt - 1))
+        found = delays_s(attempt)
+        assert 1.0 <= min(found) <= max(found) <= bound_s
+        assert sum(found) / len(found) == pytest.approx((1.0 + bound_s) / 2, rel=0.1), "evenly"
+    assert delays_s(9) == delays_s(9), "the same failure has the same delay: any brain computes it again"
 
 
 def test_retry_after_is_honoured_and_a_long_one_parks() -> None:

@@ -102,3 +102,14 @@ def span(text: str) -> float:
         return duration_s(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def wait_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--wait`, the same for each verb that runs a session in the foreground."""
+    parser.add_argument(
+        "--wait",
+        metavar="DURATION",
+        type=lambda text: 0.0 if text == "0" else span(text),
+        help="Longest wait for a provider outage, such as 2h (default: 30m for a run, 12h for a mission or loop; "
+        "0 with --json or without a terminal)",
+    )

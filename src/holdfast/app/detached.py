@@ -22,6 +22,9 @@ from holdfast.session.rows import SessionRow
 START_S = 20.0
 """Timeout for a detached process to take its lease."""
 
+WAIT = "12h"
+"""How long a process in the background waits for one outage of a provider."""
+
 _OUTLIVING: list[subprocess.Popen[bytes]] = []
 """Child processes that outlive this one. Kept here because the interpreter warns about unreferenced ones."""
 
@@ -31,6 +34,7 @@ _WENT = (0, 1, 3, 4)
 
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause", "--leave-jobs"]
+    command += ["--wait", WAIT]
     command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
     if call.settings.prompts and call.settings.prompt_files is None:  # the process itself finds those of a project
         command += ("--prompts", call.settings.prompts)

@@ -81,7 +81,8 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
         case "parked", _ if row.due_us is not None:
             return f"It can go on from {rfc3339(row.due_us)[:19]}Z: {wake}."
         case "failed", _:
-            return f"To try again, say something with {say}, and watch it with {look}."
+            asked = f"To try again, say something with {say}, and watch it with {look}."
+            return asked if state.failure is None else f"Once the cause is gone, ask again with {wake}."
         case "done" | "cancelled", _:
             return f"The work is in {row.workspace}."
         case _:

@@ -4,7 +4,7 @@ The lease excludes other processes and the wake row persists the due time; every
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Protocol
 
 import anyio
@@ -26,6 +26,7 @@ from holdfast.errors import (
     UnknownSession,
 )
 from holdfast.log.base import Index, Which
+from holdfast.session.rows import SessionRow
 
 Handler = Callable[[str], Awaitable[None]]
 """Wakes the session with that id."""
@@ -192,7 +193,8 @@ class InlineDispatcher:
 
     With `only`, it runs just that session and all below it: its error ends the run, an error below it is reported to
     `on_error` and tried again a few times, and the run waits for sessions of the tree that other processes hold. With
-    `stays` it also waits for the jobs of the tree.
+    `stays` it also waits for the jobs of the tree; `waits` decides whether it waits for those of its sessions that a
+    provider's failure parked.
     """
 
     def __init__(
@@ -205,6 +207,7 @@ class InlineDispatcher:
         limit: int = 1,
         on_error: OnError | None = None,
         stays: bool = False,
+        waits: Callable[[Sequence[SessionRow]], bool] | None = None,
     ) -> None:
         self._board = board
         self._clock = clock
@@ -213,6 +216,7 @@ class InlineDispatcher:
         self._limit = limit
         self._on_error = on_error
         self._stays = stays
+        self._waits = waits
         self._rung: list[str] = []
         self._in_tree: dict[str, bool] = {"": False, only: True} if only else {}
 
@@ -269,11 +273,15 @@ class InlineDispatcher:
             return True
         if any([await self._is_mine(session_id) for session_id in await self._board.holders()]):
             return True
-        if not self._stays:
-            return False
+        if self._stays and await self._parked("job"):
+            return True
+        return self._waits is not None and self._waits(await self._parked("provider"))
+
+    async def _parked(self, reason: str) -> list[SessionRow]:
+        """Return the sessions in scope that are parked for that reason."""
         root = (await self._board.find(self._only)).root
-        waiting = await self._board.sessions(Which(root=root, reason="job"))
-        return any([await self._is_mine(row.session_id) for row in waiting])
+        rows = await self._board.sessions(Which(root=root, reason=reason))
+        return [row for row in rows if await self._is_mine(row.session_id)]
 
     async def _is_mine(self, session_id: str) -> bool:
         """Return True for a session in scope. Parents never change, so each session is looked up once."""

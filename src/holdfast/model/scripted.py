@@ -58,7 +58,7 @@ EXAMPLE = (
 )
 """A valid script, shown in every error message."""
 
-ErrorKind = Literal["rate_limited", "overloaded", "timeout", "bad_stream", "refusal"]
+ErrorKind = Literal["rate_limited", "overloaded", "timeout", "bad_stream", "refusal", "auth", "invalid_request"]
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]

@@ -93,6 +93,10 @@ class Intake(Answers):
         """Lift a pause."""
         return await self.post(session.session_id, UserResume(reason=reason), key)
 
+    async def ask_again(self, session: SessionRow) -> PostReceipt:
+        """Let a session that a failed model request ended make it again."""
+        return await self.post(session.session_id, SessionUpdated())
+
     async def hand_over(self, session: SessionRow, name: str) -> PostReceipt:
         """Transfer the session to another user, who answers its inbox items unless the policy names approvers."""
         owner = person(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app.call import Call, positive
+from holdfast.app.call import Call, positive, wait_argument
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import drive, observer_for
 from holdfast.app.running.loop_open import open_loop
@@ -47,6 +47,7 @@ def loop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as loop.md")
     parser.add_argument("--user", metavar="NAME", help="Run the command as this system user (root only)")
     parser.add_argument("--take-over", action="store_true", help="Give the workspace to that user (root only)")
+    wait_argument(parser)
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 

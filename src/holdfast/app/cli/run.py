@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from holdfast.app.call import Call, positive
+from holdfast.app.call import Call, positive, wait_argument
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import attach, detach, drive, observer_for
 from holdfast.app.running.opening import continue_run, existing, open_run
@@ -65,6 +65,7 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
     parser.add_argument("--take-over", action="store_true", help="Give the workspace to that user (root only)")
     parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    wait_argument(parser)
     parser.add_argument("--detach", action="store_true", help="Run in the background; return once the session is saved")
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")

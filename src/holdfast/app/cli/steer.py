@@ -6,7 +6,7 @@ import argparse
 from contextlib import suppress
 from typing import Any
 
-from holdfast.app.call import Call
+from holdfast.app.call import Call, wait_argument
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
@@ -109,6 +109,7 @@ def wake_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
     parser.add_argument("--steal", action="store_true", help="Take the session from the process that holds its lease")
     parser.add_argument("--keep-pause", action="store_true", help="Do not resume a paused session or a new fork")
+    wait_argument(parser)
     parser.add_argument("--leave-jobs", action="store_true", help="Exit when only background jobs are left")
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
@@ -129,11 +130,14 @@ resume_arguments, resume_run = wake_arguments, wake_run
 
 
 async def _lift(runtime: Runtime, row: SessionRow) -> None:
-    """Resume a session that is paused, a new fork, or parked after repeated failures; a mission with its children.
+    """Resume a session that is paused, a new fork, parked after repeated failures, or that a failed request ended.
 
-    During an emergency stop, only the release lifts a pause.
+    A mission is resumed with its children. During an emergency stop, only the release lifts a pause.
     """
     state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    if row.status == "failed" and state.failure is not None and await runtime.store.stopped() is None:
+        await runtime.intake.ask_again(row)
+        return
     failed = state.ended is not None and state.failing.repeated()
     rests = bool(state.paused) or state.ended == RESTING or failed or state.tenant.kind.awaits_wake(state)
     if not rests or await runtime.store.stopped() is not None:

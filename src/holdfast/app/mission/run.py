@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.call import Call, positive
+from holdfast.app.call import Call, positive, wait_argument
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission import init as mission_init
 from holdfast.app.mission import lint as mission_lint
@@ -61,6 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
     parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts")
+    wait_argument(parser)
     parser.add_argument("--detach", action="store_true", help="Run in the background; return once the mission is saved")
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -18,6 +19,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.home import attend, is_served, workers
 from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
+from holdfast.app.running.outages import Outages
 from holdfast.app.screen.events import counted
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
 from holdfast.app.screen.progress import JsonProgress, PlainProgress, terminal_width
@@ -31,12 +33,20 @@ from holdfast.errors import HoldfastError, LeaseHeld
 from holdfast.facts.codec import Event
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.serve import Share
+from holdfast.kinds import LOOP
 from holdfast.log.base import Which
 from holdfast.service.events import last_message
 from holdfast.session.context.text import harmless
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
+from holdfast.session.tenant import AGENT, kind_name
+
+RUN_S = 30 * 60.0
+"""How long `run` and `wake` wait for one outage on a terminal, by default."""
+
+NIGHT_S = 12 * 3600.0
+"""How long `mission run`, `loop`, and `wake` of either wait by default."""
 
 LOOK_S = 1.0
 """Interval at which an attached command checks that the holder still lives."""
@@ -64,7 +74,8 @@ NO_GIT = "there is no git on this machine, so no snapshots of workspaces are tak
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
     """Wake the session and run it until it stops; attach while another process runs it.
 
-    Reports the status of the session at the end, even after an error.
+    Waits through outages of its provider as `--wait` says. Reports the status of the session at the end, even after an
+    error.
     """
 
     if runtime.shelf is None:
@@ -142,6 +153,7 @@ async def _to_its_stop(
     With `stays`, also wait while their jobs run, which needs no brain.
     """
     family = Family(call, runtime)
+    wait_s = await _longest_wait_s(call, runtime, session_id)
     dispatcher = InlineDispatcher(
         runtime.store,
         SystemClock(),
@@ -150,6 +162,7 @@ async def _to_its_stop(
         limit=TOGETHER,
         on_error=family.failed,
         stays=stays,
+        waits=Outages(call.note, SystemClock(), wait_s).waits if wait_s else None,
     )
 
     async def handle(each: str) -> None:
@@ -175,6 +188,18 @@ async def _to_its_stop(
 
     await dispatcher.ring(session_id)
     await dispatcher.run(handle)
+
+
+async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> float:
+    """Return how long this command waits for one outage, in seconds; 0 for not at all."""
+    given: float | None = getattr(call.args, "wait", None)
+    if given is not None:
+        return given
+    if call.json or sys.stderr is None or not os.isatty(2):
+        return 0.0
+    state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
+    plain = state.created is not None and kind_name(state.created) == AGENT.name and state.created.agent.model != LOOP
+    return RUN_S if plain else NIGHT_S
 
 
 async def watch(runtime: Runtime, session_id: str, observer: Observer, after: int | None = None) -> None:

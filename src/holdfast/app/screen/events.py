@@ -73,7 +73,8 @@ def _update(update: session.SessionUpdated) -> str:
         return f"handed over to {update.owner}"
     if update.egress is not None:
         return f"may talk to: {one_line(policy_line(update.egress))}"
-    return "new caps: " + ", ".join(f"{name} {value}" for name, value in new.items() if value)
+    caps = ", ".join(f"{name} {value}" for name, value in new.items() if value)
+    return f"new caps: {caps}" if caps else "the failed request is made again"
 
 
 def _notice(notice: people.NoticeSent) -> str:

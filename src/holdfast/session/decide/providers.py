@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import msgspec
 
 from holdfast.facts.model import Purpose
@@ -67,9 +69,11 @@ def _same_again(state: State, failure: Failure, now_us: int) -> Choice | Action:
             return Choice(failure.model, failure.attempt + 1)
         if failure.kind == TOO_LONG:
             return End(ShiftEnded(status="parked", reason="context", detail=failure.message))
+        if not state.tries:  # it failed in an earlier shift: the cause may be gone
+            return Choice(failure.model, failure.attempt + 1)
         why = f"the model request failed ({failure.kind}): {failure.message}"
         return End(ShiftEnded(status="failed", detail=why), close_all(state, "the session failed"))
-    due_us = failure.at_us + int(delay_s(failure, max(1, state.tries)) * 1_000_000)
+    due_us = failure.at_us + int(delay_s(failure) * 1_000_000)
     if state.tries >= state.limits.max_attempts:
         later_us = now_us + int(PARK_BEYOND_S * 1_000_000)
         why = f"{state.tries} attempts failed, the last with {failure.kind}: {failure.message}"
@@ -133,21 +137,23 @@ def _tired(state: State, failure: Failure, models: tuple[str, ...], now_us: int)
 RETRYABLE = frozenset({"rate_limited", "overloaded", "timeout", "bad_stream", "unavailable"})
 """Kinds of failure that another attempt can resolve."""
 
-FIRST_DELAY_S = 0.5
-LONGEST_DELAY_S = 30.0
-
 PARK_BEYOND_S = 60.0
 """Longest wait without parking; a parked session costs nothing."""
 
+LONGEST_DELAY_S = 300.0
 
-def delay_s(failure: Failure, tries: int) -> float:
-    """Return the seconds from the failure to the next attempt: the provider's value, or doubling.
 
-    `tries` counts the failed attempts of this shift, from 1.
+def delay_s(failure: Failure) -> float:
+    """Return the seconds from the failure to the next attempt: the provider's value, or backoff with full jitter.
+
+    The backoff is from 1 s to a bound that doubles with each failed attempt since the last response, up to 5 minutes,
+    so that many sessions do not ask a provider at the same moment. The failure itself is the source of the jitter.
     """
     if failure.retry_after_s is not None:
         return max(0.0, failure.retry_after_s)
-    return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** (tries - 1))
+    bound_s = min(LONGEST_DELAY_S, 2.0 ** min(failure.attempt - 1, 20))
+    share = zlib.crc32(f"{failure.at_us} {failure.seq}".encode()) / (1 << 32)
+    return 1.0 + share * (bound_s - 1.0)
 
 
 HOUR_S = SPEND_STEP_US * SPEND_STEPS // 1_000_000
