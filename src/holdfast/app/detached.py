@@ -25,9 +25,6 @@ START_S = 20.0
 WAIT = "12h"
 """How long a process in the background waits for one outage of a provider."""
 
-_OUTLIVING: list[subprocess.Popen[bytes]] = []
-"""Child processes that outlive this one. Kept here because the interpreter warns about unreferenced ones."""
-
 _WENT = (0, 1, 3, 4)
 """Exit statuses of a `wake` that ran the session until it stopped."""
 
@@ -47,11 +44,12 @@ async def begin(call: Call, runtime: Runtime, row: SessionRow) -> None:
     clock = SystemClock()
     log = runtime.home.logs / f"{row.session_id}.log"
     child = _spawn(call, runtime, row, log)
-    _OUTLIVING.append(child)
     with anyio.move_on_after(START_S):
         while child.poll() is None and row.session_id not in await runtime.store.holders():
             await clock.sleep(0.02)
-    if child.poll() is not None and child.returncode not in _WENT:
+    if child.poll() is None:
+        child.returncode = 0  # it outlives this process on purpose: keeps the interpreter from warning
+    elif child.returncode not in _WENT:
         lines = log.read_text(errors="replace").splitlines() or ["no output"]
         error = HoldfastError(f"the background process ended at once, and said: {lines[-1]}")
         error.exit_code = child.returncode
