@@ -151,11 +151,34 @@ def test_the_agents_own_question(type: Type, tmp_path: Path) -> None:
     item = item_of(type("run", "x", "--model", model, "--session-id", "k", "--no-sandbox").went(3))
     shown = type("inbox", item).went().out
     assert "answer 2  | right" in shown
-    assert f"holdfast approve {item} --note left" in shown
-    type("approve", item).refused(2, "left; right", f'holdfast approve {item} --note "left"')
-    type("approve", item, "--note", "right").went()
+    assert f"holdfast answer {item} left" in shown
+    type("approve", item).refused(2, "left; right", f'holdfast answer {item} "left"')
+    type("answer", item, "right").went()
     assert rests().out == "Then so.\n"
     assert facts(type, "agent.tool_result")[0]["content"] == "right"
+
+
+@pytest.mark.parametrize("words", [("answer", "SQLite"), ("approve", "--note", "SQLite")])
+def test_a_question_is_answered_in_words(type: Type, tmp_path: Path, words: tuple[str, ...]) -> None:
+    asked = {"question": "Postgres or SQLite?"}
+    model = script(
+        tmp_path / "q.json", turn(tool_calls=[{"name": "ask_person", "input": asked}]), turn(text="So be it.")
+    )
+    said = type("run", "x", "--model", model, "--session-id", "k", "--no-sandbox").went(3)
+    item = item_of(said)
+    assert f"`holdfast answer {item} 'your words'` or `holdfast deny {item}`" in said.err
+    assert f"`holdfast answer {item} 'your words'` answers it" in type("inbox", "--plain").out
+    for empty in (("approve", item), ("approve", item, "--note", " "), ("answer", item, "")):
+        type(*empty).refused(2, "needs an answer in words", "nothing was changed")
+    type(words[0], item, *words[1:], "--no-wake").went()
+    type("wake", "k").went()
+    assert facts(type, "agent.tool_result")[0]["content"] == "SQLite"
+
+
+def test_only_a_question_is_answered_in_words(type: Type, tmp_path: Path) -> None:
+    model = script(tmp_path / "m.json", bash("true"), turn(text="Done."))
+    item = item_of(type("run", "x", "--model", model, "--session-id", "k", "--ask", "bash", "--no-sandbox").went(3))
+    type("answer", item, "go on").refused(2, "is not a question", f"holdfast approve {item}")
 
 
 def test_rules_with_a_pattern_a_count_and_a_time(type: Type, tmp_path: Path, holdfast_home: Path) -> None:

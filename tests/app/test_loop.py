@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.asking import rests
 from tests.app.looping import DOES, MINE, loop, passes, plans, project, story
 from tests.app.terminal import Type
 
@@ -153,6 +154,17 @@ def test_no_progress_asks_a_person_and_a_no_ends_it(type: Type, tmp_path: Path) 
     type("deny", item["item_id"], "--no-wake").went()
     assert "a person ended the loop" in type("wake", "k").went(1).err
     assert (folder / "progress.txt").read_text().count("## Iteration") == 3
+
+
+def test_an_approved_loop_goes_on_by_itself(type: Type, tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", story(1))
+    loop(type, folder, "--session-id", "k", command="test -e now && touch US-001").went(3)
+    (item,) = type("inbox", "--json").lines
+    (folder / "now").write_text("")
+    said = type("approve", item["item_id"]).went()
+    assert "k goes on in the background" in said.err
+    rests("k", 0)
+    assert passes(folder) == {"US-001": True}
 
 
 def test_the_cap_on_iterations_is_exact_and_can_be_raised(type: Type, tmp_path: Path, holdfast_home: Path) -> None:

@@ -140,7 +140,7 @@ def test_40_lines_hold_whatever_happened() -> None:
     told = world.brief()
     text = markdown(told)
     assert text.count("\n") <= LINES_MAX
-    assert len(re.findall(r"`holdfast approve itm_\d+( --note ANSWER)?`", text)) >= 6
+    assert len(re.findall(r"`holdfast answer itm_\d+ ANSWER`", text)) >= 6
     assert re.search(r"and \d+ more decisions: `holdfast inbox`", text)
     assert "0 of 481 criteria are met" in text
     assert audit(told, world.top.events, world.logs) == []

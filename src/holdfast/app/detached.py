@@ -16,6 +16,7 @@ from holdfast.app.settings.config import database_path
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
+from holdfast.kinds import LOOP
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
 
@@ -78,7 +79,7 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
     if await is_attended(runtime.home, runtime.store, session_id, database_path(call.settings)):
         return f"another terminal is attached to {name}, and it continues there"
     functions = state.created.agent.custom if state.created else ()
-    if functions:
+    if functions and row.model != LOOP:
         named = ", ".join(tool.name for tool in functions)
         return f"{name} goes on in the program that has its functions ({named})"
     if not start:

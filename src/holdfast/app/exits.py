@@ -13,7 +13,7 @@ from holdfast.session.decide.waits import unanswered
 from holdfast.session.fold.hands import RESTING
 from holdfast.session.money import PICO
 from holdfast.session.rows import SessionRow
-from holdfast.session.state import State
+from holdfast.session.state import Ask, State
 
 DONE = 0
 FAILED = 1
@@ -67,7 +67,7 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
             return _for_a_person(state, typed, wake, f"Say how to go on with {say}, and watch it with {look}.")
         case "parked", "budget":
             raised = f"Raise the cap: `{typed('run', '--session-id', name, '--budget', _more_money(state))}`."
-            return " ".join([raised, *(f"Or answer: {_answer(ask.item_id, typed)}" for ask in unanswered(state))])
+            return " ".join([raised, *(f"Or answer: {_answer(ask, typed)}" for ask in unanswered(state))])
         case "parked", "cap":
             more = str(2 * state.limits.max_turns)
             return f"Raise the cap: `{typed('run', '--session-id', name, '--max-turns', more)}`."
@@ -101,12 +101,13 @@ def _for_a_person(state: State, typed: Typed, wake: str, otherwise: str) -> str:
         return f"Once the cause is gone, try again with {wake}."
     if not asked:
         return otherwise
-    return " ".join(f"Answer with {_answer(ask.item_id, typed)}" for ask in asked)
+    return " ".join(f"Answer with {_answer(ask, typed)}" for ask in asked)
 
 
-def _answer(item_id: str, typed: Typed) -> str:
-    yes, no = typed("approve", item_id), typed("deny", item_id)
-    return f"`{yes}` or `{no}`; `{typed('inbox', item_id)}` shows all of it."
+def _answer(ask: Ask, typed: Typed) -> str:
+    item_id = ask.item_id
+    yes = typed("answer", item_id, "your words") if ask.kind == "question" else typed("approve", item_id)
+    return f"`{yes}` or `{typed('deny', item_id)}`; `{typed('inbox', item_id)}` shows all of it."
 
 
 def _more_money(state: State) -> str:

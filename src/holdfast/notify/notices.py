@@ -39,10 +39,15 @@ def item_notice(
         item_id=request.item_id,
         title=f"{_OPENINGS[round]}{request.title}",
         body=_item_body(request, session_name or session_id),
-        action_digest=request.action_digest,
+        action_digest="" if request.kind == "question" else request.action_digest,  # a button has no words
         expires_us=request.expires_us,
         at_us=at_us,
-        commands=(f"holdfast approve {request.item_id}", f"holdfast deny {request.item_id}"),
+        commands=(
+            f"holdfast answer {request.item_id} 'your words'"
+            if request.kind == "question"
+            else f"holdfast approve {request.item_id}",
+            f"holdfast deny {request.item_id}",
+        ),
     )
 
 

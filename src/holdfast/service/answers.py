@@ -51,6 +51,11 @@ async def asked(log: Log, item: ItemRow) -> ApprovalRequested:
     return event.fact
 
 
+def needs_words(request: ApprovalRequested) -> bool:
+    """Return True for a question, unless it proposes a single answer, which approval alone gives."""
+    return request.kind == "question" and len(request.options) != 1
+
+
 async def who(log: Log, index: Index, item: ItemRow, request: ApprovalRequested, now_us: int) -> tuple[str, ...]:
     """Return the names of the users who may answer an item now; empty means everyone."""
     row = await index.find(item.session_id)
@@ -130,10 +135,11 @@ class Answers(Poster):
             raise await closed(self.log, item)
         request = await asked(self.log, item)
         await self._check(item, request, given)
+        only = request.options[0] if given.verdict == "approve" and len(request.options) == 1 else ""
         fact = ApprovalDecided(
             item_id=item.item_id,
             verdict=given.verdict,
-            note=given.note,
+            note=given.note or only,
             digest=given.digest or request.action_digest,
             via=self.caller.via,
             proof=self.caller.proof,
@@ -178,10 +184,12 @@ class Answers(Poster):
                 f"the digest is not that of {item.item_id}: the answer is about another action than the one that "
                 f"waits; nothing was changed. Look at it again: holdfast inbox {item.item_id}"
             )
-        if request.options and given.verdict == "approve" and not given.note.strip():
+        if needs_words(request) and given.verdict == "approve" and not given.note.strip():
+            proposed = f"; these answers are proposed: {'; '.join(request.options)}" if request.options else ""
+            words = request.options[0] if request.options else "your words"
             raise UsageError(
-                f"{item.item_id} is a question with proposed answers ({'; '.join(request.options)}); choose one: "
-                f'holdfast approve {item.item_id} --note "{request.options[0]}"'
+                f"{item.item_id} is a question, and needs an answer in words{proposed}; nothing was changed: "
+                f'holdfast answer {item.item_id} "{words}"'
             )
         if given.budget_pico is None:
             return

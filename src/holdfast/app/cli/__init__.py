@@ -49,6 +49,7 @@ VERBS: dict[str, VerbInfo] = {
     "loop": VerbInfo("loop", "Repeat a command until its items pass", "holdfast loop --max-iterations 20 -- claude -p"),
     "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k "use tabs"'),
     "inbox": VerbInfo("inbox", "List what needs your attention in all sessions", "holdfast inbox"),
+    "answer": VerbInfo("inbox", "Answer a question of an agent in words", 'holdfast answer itm_7f3k "SQLite"'),
     "approve": VerbInfo("inbox", "Approve an inbox item", "holdfast approve itm_7f3k --note go"),
     "deny": VerbInfo("inbox", "Deny an inbox item", 'holdfast deny itm_7f3k --note "not on a Friday"'),
     "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k"),

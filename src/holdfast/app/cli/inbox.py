@@ -1,4 +1,4 @@
-"""The inbox and its answers: inbox, approve, deny."""
+"""The inbox and its answers: inbox, answer, approve, deny."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from holdfast.app.screen.picker import pick
 from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
 from holdfast.clock import SystemClock
+from holdfast.service.answers import needs_words
 from holdfast.service.inbox import SHOWN, inbox, shown
 from holdfast.service.posting import person
 from holdfast.session.rows import ItemRow
@@ -55,8 +56,9 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
             call.say(part)
     if item.status == "open":
         call.say("")
-        note = ["--note", found.request.options[0]] if found.request.options else []
-        call.say(f"answer    {call.typed('approve', item.item_id, *note)}")
+        words = ("answer", item.item_id, *(found.request.options[:1] or ("your words",)))
+        yes = words if needs_words(found.request) else ("approve", item.item_id)
+        call.say(f"answer    {call.typed(*yes)}")
         call.say(f"          {call.typed('deny', item.item_id, '--note', 'your words')}")
     return 0
 
@@ -88,14 +90,29 @@ async def _list(call: Call, runtime: Runtime) -> int:
         call.say("")
         call.say(f"`{call.typed('inbox', asked[0].item.item_id)}` shows all of it")
     if whole:
-        yes, no = call.typed("approve", whole[0].item_id), call.typed("deny", whole[0].item_id, "--note", "your words")
-        call.say(f"`{yes}` allows it, `{no}` refuses it")
+        item_id = whole[0].item_id
+        question = whole[0].kind == "question"
+        yes = call.typed("answer", item_id, "your words") if question else call.typed("approve", item_id)
+        no = call.typed("deny", item_id, "--note", "your words")
+        call.say(f"`{yes}` {'answers' if question else 'allows'} it, `{no}` refuses it")
     return 0
+
+
+def answer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `answer`."""
+    answering.arguments(parser)
+    parser.add_argument("text", metavar="TEXT", help="The answer, for the agent")
+
+
+async def answer_run(call: Call) -> int:
+    """Answer a question in words."""
+    return await answering.answer(call, "approve", call.args.text)
 
 
 def approve_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `approve`."""
     answering.arguments(parser)
+    answering.note_argument(parser)
     parser.add_argument(
         "--for",
         metavar="TIME",
@@ -110,14 +127,15 @@ def approve_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def approve_run(call: Call) -> int:
     """Approve the item."""
-    return await answering.answer(call, "approve")
+    return await answering.answer(call, "approve", call.args.note)
 
 
 def deny_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `deny`."""
     answering.arguments(parser)
+    answering.note_argument(parser)
 
 
 async def deny_run(call: Call) -> int:
     """Deny the item."""
-    return await answering.answer(call, "deny")
+    return await answering.answer(call, "deny", call.args.note)

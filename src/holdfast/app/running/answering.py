@@ -1,4 +1,4 @@
-"""`holdfast approve` and `holdfast deny`: answer an inbox item and continue its session."""
+"""`holdfast answer`, `approve`, and `deny`: answer an inbox item and continue its session."""
 
 from __future__ import annotations
 
@@ -20,22 +20,31 @@ DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that both verbs share."""
+    """Add the arguments that the three verbs share."""
     parser.add_argument("item", metavar="ITEM", help="An item's id, or a unique prefix of it; see `holdfast inbox`")
-    parser.add_argument("--note", metavar="T", default="", help="A note for the agent: a reason, or the answer")
     parser.add_argument("--digest", metavar="SHA256", default="", help="Fail unless the action has this digest")
     parser.add_argument("--no-wake", action="store_true", help="Answer only; start no process")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
-async def answer(call: Call, verdict: Verdict) -> int:
+def note_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--note`, for `approve` and `deny`."""
+    parser.add_argument("--note", metavar="T", default="", help="A note for the agent: a reason, or the answer")
+
+
+async def answer(call: Call, verdict: Verdict, note: str) -> int:
     """Answer an item. Its session continues in the process that runs it, a worker, or a new process."""
     async with open_runtime(call.settings) as runtime:
         item = await runtime.store.item(call.args.item)
         request = await asked(runtime.store, item)
+        if call.args.verb == "answer" and request.kind != "question":
+            raise UsageError(
+                f"{item.item_id} is not a question; nothing was changed: "
+                f"{call.typed('approve', item.item_id)}, or {call.typed('deny', item.item_id)}"
+            )
         given = Answer(
             verdict=verdict,
-            note=call.args.note,
+            note=note,
             digest=call.args.digest,
             grant=await _grant(call, runtime, item),
             budget_pico=budget_pico(getattr(call.args, "budget", None) or ""),

@@ -22,7 +22,20 @@ from holdfast.kinds import LOOP
 from holdfast.kinds.loop import files
 from holdfast.kinds.loop.files import ANALYSIS, PROGRESS, Board, Kept, mark, read_board
 from holdfast.kinds.loop.outcome import Outcome, Story, Verdict, entry, judge, read_story
-from holdfast.kinds.loop.plan import ASK, LOOK, NEXT, RESTORE, STEP, LoopSpec, Means, Plan, Seen, asking, next_plan
+from holdfast.kinds.loop.plan import (
+    ASK,
+    GO_ON,
+    LOOK,
+    NEXT,
+    RESTORE,
+    STEP,
+    LoopSpec,
+    Means,
+    Plan,
+    Seen,
+    asking,
+    next_plan,
+)
 from holdfast.kinds.loop.prompt import LAST_MAX, PART_MAX, cut, reported
 from holdfast.log.base import Log, Snapshots
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
@@ -194,7 +207,7 @@ class LoopTool:
             if answer.end == "denied":
                 why = f"a person ended the loop, asked: {carried.say}"
                 return replace(carried, kind="failed", say=why, calls=(), files={})
-            told = (answer.content,) if answer.end == "ok" and answer.content != "Yes." else ()
+            told = (answer.content,) if answer.end == "ok" and answer.content not in (GO_ON, "Yes.") else ()
             carried = replace(_restarted(carried), words=(*carried.words, *told))
             carried = replace(carried, unsteady=0, accepted=carried.unsteady > 0)
         elif carried.kind == "failed" and story.words:

@@ -26,6 +26,9 @@ from holdfast.kinds.mission.contract.contents import command_line, in_words
 from holdfast.session.money import usd
 
 LOOK, RESTORE, STEP, ASK = "loop_look", "loop_restore", "loop_step", "ask_person"
+
+GO_ON = "Go on."
+"""The answer that a loop's questions propose: approval alone gives it."""
 """Tools of a loop besides bash: inspect a command's result, undo forbidden changes, record and plan, ask the user."""
 
 PROMPT_MAX = 100_000
@@ -148,7 +151,8 @@ def probes(spec: LoopSpec, item: Item | None, again: Sequence[Item]) -> list[Pro
 
 def asking(question: str, why: str) -> tuple[Step, ...]:
     """Return the calls that ask the user."""
-    return (Step(ASK, {"question": question, "why": cut(why, PART_MAX)}, "ask"), NEXT)
+    given: dict[str, object] = {"question": question, "why": cut(why, PART_MAX), "options": [GO_ON]}
+    return (Step(ASK, given, "ask"), NEXT)
 
 
 def next_plan(spec: LoopSpec, carried: Plan, seen: Seen, means: Means, *, over: bool = False) -> Plan:
