@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import __version__
 from holdfast.app.cli import VERBS
+from tests.app.screen import Session
 from tests.app.terminal import PRICE, Said, Type, bash, kept, script, turn, typed
 
 
@@ -37,7 +38,7 @@ def test_a_first_session_from_beginning_to_end(type: Type, note: str, holdfast_h
     assert (Path(place) / "note.txt").read_text() == "hello\n"
 
     listed = type("ps").went()
-    assert re.search(r"^first +done +\d+s +2 +unpriced  Write a note\.$", listed.out, re.MULTILINE)
+    assert re.search(r"^first +done +\d+s +unpriced  Write a note\.$", listed.out, re.MULTILINE)
     shown = type("show", "fir").went().out
     assert "state       done\n" in shown
     assert "money       unknown, its model has no price, no cap\n" in shown
@@ -269,6 +270,38 @@ def test_doctor_version_and_help(type: Type) -> None:
 
 def test_it_is_a_module_too(note: str) -> None:
     assert typed("version").went().out == f"holdfast {__version__}\n"
+
+
+def test_words_may_stand_before_the_verb(type: Type, note: str, tmp_path: Path) -> None:
+    type("run", "x", "--model", note, "--session-id", "k", "--home", tmp_path / "other").went()
+    for words in (("--home", tmp_path / "other", "ps"), (f"--home={tmp_path / 'other'}", "ps")):
+        assert re.search("^k +done", type(*words).went().out, re.MULTILINE)
+    loop = type("--home", tmp_path / "other", "loop", "--until", "true", "--", "--home", "x")
+    assert "--home" not in loop.err.partition("holdfast loop")[2], "what is behind -- is the command's"
+    assert type("help").went().out == type("--help").out
+    assert type("help", "mission", "run").went().out == type("mission", "run", "--help").out
+    assert type("-V").went().out == type("version").out
+
+
+def test_sessions_have_short_names(type: Type, note: str) -> None:
+    type("run", "the first", "--model", note, "--deny", "*").went()
+    type("run", "the second", "--model", note, "--deny", "*").went()
+    listed = [line.split()[0] for line in type("ps").went().out.splitlines()[1:]]
+    goals = [type("show", name, "--json").went().lines[0]["goal"] for name in listed]
+    assert goals == ["the second", "the first"]
+    assert type("show", "last", "--json").lines[0]["goal"] == "the second"
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_list_fits_the_terminal(type: Type, tmp_path: Path, columns: int) -> None:
+    model = script(tmp_path / "m.json", turn(tool_calls=[{"name": "ask_person", "input": {"question": "Why?"}}]))
+    type("run", "word " * 60, "--model", model, "--no-sandbox").went(3)
+    type("run", "word " * 60, "--model", model, "--no-sandbox", "--session-id", "a-key-of-some-length").went(3)
+    with Session("ps", columns=columns) as terminal:
+        assert terminal.ended() == 0
+        lines = terminal.lines()
+    assert len(lines) == 3, "one line for each session"
+    assert all(line.endswith("…") for line in lines[1:])
 
 
 def test_a_long_list_is_cut_and_says_so(type: Type, note: str) -> None:

@@ -23,7 +23,12 @@ def before(type: Type, holdfast_home: Path) -> dict[str, object]:
 
 
 USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
-    (("frobnicate",), ("unknown command 'frobnicate'", "demo, run, wake", "holdfast --help")),
+    (("frobnicate",), ("unknown command 'frobnicate'", "`holdfast help` lists the commands", "holdfast --help")),
+    (("prune",), ("unknown command 'prune'; `holdfast help` lists the commands",)),
+    (("ls",), ("unknown command 'ls'", "did you mean 'ps'?")),
+    (("run", "x", "--modle", "y"), ("--modle", "did you mean --model?")),
+    (("--home",), ("missing command after --home",)),
+    (("--home", "elsewhere"), ("missing command after --home",)),
     (("wkae", "kept"), ("unknown command 'wkae'", "did you mean 'wake'?", "holdfast wake 7f3k")),
     (("--frob",), ("--frob", "holdfast --help")),
     (("run", "x", "--frob"), ("holdfast run: ", "--frob", "holdfast run ")),

@@ -190,7 +190,11 @@ class Index(Protocol):
     """The rows beside the events."""
 
     async def find(self, name: str) -> SessionRow:
-        """Return the session with that id, key, or unique prefix of either. Raises `UnknownSession`."""
+        """Return the session with that id or key, a unique beginning of either, or a unique end of the id.
+
+        `last` is the session that was opened last, children aside. An end has at least 6 characters. Raises
+        `UnknownSession`.
+        """
         ...
 
     async def sessions(

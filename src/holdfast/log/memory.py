@@ -17,7 +17,7 @@ from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log import chain
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, is_older
 from holdfast.log.chain import StoredBlob, StoredEvent, damaged, events_of
-from holdfast.log.transaction import Transaction, fenced, pick, pick_item, ready, unknown
+from holdfast.log.transaction import LAST, Transaction, fenced, is_like, pick, pick_item, ready, unknown
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.money import AccountRow
@@ -229,8 +229,10 @@ class MemoryStore:
         exact = tables.rows.get(name) or tables.rows.get(tables.keys.get(name, ""))
         if exact is not None:
             return exact
-        rows = (row for row in tables.rows.values() if row.session_id != HOME)
-        like = [row.session_id for row in rows if row.session_id.startswith(name) or row.key.startswith(name)]
+        if name == LAST and (newest := await self.sessions(Which(top=True), limit=1)):
+            return newest[0]
+        rows = [row for row in tables.rows.values() if row.session_id != HOME]
+        like = [row.session_id for row in rows if row.key.startswith(name) or is_like(name, row.session_id)]
         return tables.rows[pick(name, sorted(like))]
 
     async def sessions(
@@ -271,7 +273,7 @@ class MemoryStore:
     async def item(self, name: str) -> ItemRow:
         await anyio.lowlevel.checkpoint()
         items = self._tables.items
-        return pick_item(name, [items[item_id] for item_id in sorted(items) if item_id.startswith(name)])
+        return pick_item(name, [items[item_id] for item_id in sorted(items) if is_like(name, item_id)])
 
     async def stopped(self) -> Stop | None:
         await anyio.lowlevel.checkpoint()

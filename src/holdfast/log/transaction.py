@@ -314,13 +314,31 @@ def emergency(stop: Stop) -> EmergencyStop:
     )
 
 
+LAST = "last"
+"""Name of the session that was opened last, children aside."""
+
+_TAIL_MIN = 6
+
+
+def tail_of(name: str) -> str:
+    """Return the end of an id that a name may be; empty for one that is too short to tell ids apart."""
+    tail = name.removeprefix("ses_").removeprefix("itm_")
+    return tail if len(tail) >= _TAIL_MIN else ""
+
+
+def is_like(name: str, full: str) -> bool:
+    """Return True if an id begins with the name, or ends with it."""
+    tail = tail_of(name)
+    return full.startswith(name) or bool(tail and full.endswith(tail))
+
+
 def unknown(name: str) -> UnknownSession:
     """Return the error for an unknown session."""
     return UnknownSession(f"no session {name!r}; list sessions with `holdfast ps --all`")
 
 
 def pick_item(name: str, candidates: Sequence[ItemRow]) -> ItemRow:
-    """Return the one item whose id begins with `name`. Raises `UnknownItem` unless exactly one does."""
+    """Return the one item that `name` stands for. Raises `UnknownItem` unless exactly one is like it."""
     exact = next((item for item in candidates if item.item_id == name), None)
     if exact is not None:
         return exact
@@ -333,7 +351,7 @@ def pick_item(name: str, candidates: Sequence[ItemRow]) -> ItemRow:
 
 
 def pick(name: str, candidates: Sequence[str]) -> str:
-    """Return the one session whose id or key begins with `name`. Raises `UnknownSession` unless exactly one does."""
+    """Return the one session that `name` stands for. Raises `UnknownSession` unless exactly one is like it."""
     if not name or not candidates:
         raise unknown(name)
     if len(candidates) > 1:

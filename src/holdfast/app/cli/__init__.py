@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -88,6 +89,15 @@ VERBS: dict[str, VerbInfo] = {
 }
 
 
+_OTHER_WORDS = {
+    "ls": "ps", "list": "ps", "status": "ps", "sessions": "ps", "log": "logs", "events": "logs", "tail": "logs",
+    "start": "run", "exec": "run", "new": "run", "continue": "wake", "kill": "cancel", "abort": "cancel",
+    "message": "send", "say": "send", "watch": "attach", "cost": "budget", "reply": "answer", "serve": "worker",
+    "check": "doctor", "diagnose": "doctor", "halt": "stop", "summary": "brief", "blame": "why",
+}  # fmt: skip
+"""Words that users of other tools try first."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports an error in one line, with a correct example."""
 
@@ -124,7 +134,9 @@ def build_parser(only: str | None = None) -> Parser:
         formatter_class=Help,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"holdfast {__version__}", help="Print the version")
+    version = f"holdfast {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="Print the version")
+    parser.add_argument("-V", action="version", version=version, help=argparse.SUPPRESS)
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, info in VERBS.items():
         if only is not None and name != only:
@@ -141,26 +153,44 @@ def build_parser(only: str | None = None) -> Parser:
         verb.example = info.example
         verb.add_argument("--home", metavar="DIR", help="Data directory (env: HOLDFAST_HOME)")
         verb.add_argument("--db", metavar="URL", help="Log database, as sqlite:///PATH (env: HOLDFAST_DB)")
-        verb.set_defaults(complain=verb.error)
         getattr(importlib.import_module(info.path), f"{name}_arguments")(verb)
+        verb.set_defaults(complain=verb.error, options=re.findall(r"--[a-z-]+", verb.format_help()))
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status. Raises `SystemExit` for invalid usage."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = _verb_first(list(sys.argv[1:] if argv is None else argv))
     verb = words[0] if words else ""
     with _quiet_interrupts():
         if verb not in VERBS:
             return _without_verb(words)
         args, unknown = build_parser(only=verb).parse_known_args(words)
         if unknown:
-            args.complain(f"unrecognized arguments: {' '.join(unknown)}")
+            near = difflib.get_close_matches(unknown[0], args.options, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            args.complain(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         for word in words:
             if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
                 args.complain(f"argument {word!r} is not valid UTF-8")
         start = importlib.import_module("holdfast.app.cli.start")
         return int(start.start(getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run"), args))
+
+
+_BEFORE = ("--home", "--db")
+"""Arguments of every verb, which may also stand before it."""
+
+
+def _verb_first(words: list[str]) -> list[str]:
+    """Move `--home` and `--db` behind the verb, and turn `help VERB` into `VERB --help`."""
+    moved = []
+    while words and words[0].partition("=")[0] in _BEFORE:
+        size = 1 if "=" in words[0] else 2
+        moved += words[:size]
+        words = words[size:]
+    if words[:1] == ["help"]:
+        return [*(word for word in words[1:] if word != "help"), "--help"]
+    return [*words[:1], *moved, *words[1:]] if words else moved
 
 
 def _without_verb(words: list[str]) -> int:
@@ -169,11 +199,15 @@ def _without_verb(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return 2
+    if words[0].partition("=")[0] in _BEFORE:
+        parser.error(f"missing command after {words[0]}")
     if words[0].startswith("-"):
         _, unknown = parser.parse_known_args(words)
         parser.error(f"missing command{' before ' + unknown[0] if unknown else ''}")
-    near = difflib.get_close_matches(words[0], VERBS, 1)
-    meant = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(VERBS)}"
+    other = _OTHER_WORDS.get(words[0])
+    alike = [name for name in VERBS if name[0] == words[0][:1]]
+    near = [other] if other else difflib.get_close_matches(words[0], alike, 1, cutoff=0.7)
+    meant = f"did you mean {near[0]!r}?" if near else "`holdfast help` lists the commands"
     if near:
         parser.example = VERBS[near[0]].example
     parser.error(f"unknown command {words[0]!r}; {meant}")

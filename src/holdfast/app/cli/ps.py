@@ -9,7 +9,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import span
-from holdfast.app.screen.progress import known_cost
+from holdfast.app.screen.progress import known_cost, terminal_width
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, latest, sessions, trees
 from holdfast.session.decide.waits import PAUSED, STOPPED
@@ -44,33 +44,39 @@ async def ps_run(call: Call) -> int:
     if not chosen:
         call.say('no sessions yet; start one: holdfast run "fix the failing test" --model scripted:FILE')
         return 0
-    names = []
-    for row in (each.row for each in chosen):
-        name = one_line(row.key, 30) if row.key else row.session_id
+    now_us, width = SystemClock().now_us(), terminal_width(1)
+    lines = [("SESSION", "STATE", "AGE", "COST", "GOAL")]
+    for each in chosen:
+        row = each.row
+        name = short_name(row)
         if call.args.tree and row.depth:
             own = f" {one_line(row.name, 20)}" if row.name not in ("", "agent") else ""
             name = f"{'  ' * row.depth}{name}{own}"
-        names.append(name)
-    width = max(30, *(len(name) for name in names))
-    call.say(f"{'SESSION':<{width}} {'STATE':<19} {'DUE':>7} {'AGE':>5} {'TURNS':>5} {'COST':>9}  GOAL")
-    now_us = SystemClock().now_us()
-    for name, each in zip(names, chosen, strict=True):
-        row, running = each.row, each.running
-        due, age = "", span(now_us - row.created_us)
-        if row.status == "parked" and row.due_us is not None and not running:
-            due = f"in {span(row.due_us - now_us)}" if row.due_us > now_us else "now"
-        cost, goal = usd(known_cost(row)), one_line(row.goal, 50)
-        words = {WEAK: "WEAK", TAINTED: "tainted"}
-        told = [words[mark] for mark in row.marks.split() if mark in words]
-        goal = f"[{', '.join(told)}] {goal}" if told else goal
-        call.say(
-            f"{name:<{width}} {standing(row, running=running):<19} {due:>7} {age:>5} {row.turns:>5} {cost:>9}  {goal}"
-        )
-        if row.status == "parked" and row.detail not in ("", PAUSED, STOPPED) and not running:
-            call.say(f"{'':<{width}} {one_line(row.detail, 90)}")
+        state = standing(row, running=each.running)
+        if row.status == "parked" and row.due_us is not None and not each.running:
+            state += f" {span(row.due_us - now_us)}" if row.due_us > now_us else " now"
+        told = [_MARKS[mark] for mark in row.marks.split() if mark in _MARKS]
+        goal = f"[{', '.join(told)}] {row.goal}" if told else row.goal
+        lines.append((name, state, span(now_us - row.created_us), usd(known_cost(row)), one_line(goal, 200)))
+    wide = [max(len(line[column]) for line in lines) for column in range(4)]
+    room = 50 if width is None else max(1, width - sum(wide) - len("        "))
+    for name, state, age, cost, goal in lines:
+        head = f"{name:<{wide[0]}}  {state:<{wide[1]}}  {age:>{wide[2]}}  {cost:>{wide[3]}}"
+        call.say(f"{head}  {one_line(goal, room)}")
     if len(chosen) < total:
         call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
     return 0
+
+
+_MARKS = {WEAK: "WEAK", TAINTED: "tainted"}
+
+SHORT = 8
+"""Characters at the end of an id that stand for it in lists."""
+
+
+def short_name(row: SessionRow) -> str:
+    """The key of a session, or the end of its id; each verb takes either."""
+    return one_line(row.key, 30) if row.key else row.session_id[-SHORT:]
 
 
 def standing(row: SessionRow, *, running: bool) -> str:

@@ -27,9 +27,10 @@ from sessions where {conditions} order by created_us desc, session_id desc limit
 select count(*) from sessions where {conditions};
 
 -- name: sessions_like
--- Ids of sessions whose id or key begins with the text; three are enough to say "not unique".
+-- Ids of sessions whose id or key begins with the text, or whose id ends with it; three are enough for "not unique".
 select session_id from sessions
-where (substr(session_id, 1, length(:prefix)) = :prefix or substr(key, 1, length(:prefix)) = :prefix)
+where (substr(session_id, 1, length(:prefix)) = :prefix or substr(key, 1, length(:prefix)) = :prefix
+        or (:tail <> '' and substr(session_id, -length(:tail)) = :tail))
     and session_id <> :home
 order by session_id limit 3;
 
@@ -167,9 +168,11 @@ select item_id, session_id, seq, kind, title, opened_us, expires_us, status, clo
 from items where status = 'open' order by opened_us, item_id limit :count;
 
 -- name: items_like
--- Items whose id begins with the text; three are enough to say "not unique".
+-- Items whose id begins or ends with the text; three are enough to say "not unique".
 select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
-from items where substr(item_id, 1, length(:prefix)) = :prefix order by item_id limit 3;
+from items where substr(item_id, 1, length(:prefix)) = :prefix
+    or (:tail <> '' and substr(item_id, -length(:tail)) = :tail)
+order by item_id limit 3;
 
 -- name: save_item
 insert into items (item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us)

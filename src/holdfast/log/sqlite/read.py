@@ -17,7 +17,7 @@ from holdfast.log.base import EVERY, Snapshot, Which
 from holdfast.log.chain import ALL, StoredBlob, StoredEvent, check_head, events_of
 from holdfast.log.sqlite.connect import SQL, code_of, damaged_file
 from holdfast.log.sqlite.tables import SqliteView, account_row, item_row, number, session_row
-from holdfast.log.transaction import pick, pick_item, unknown
+from holdfast.log.transaction import LAST, pick, pick_item, tail_of, unknown
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.money import AccountRow
@@ -105,14 +105,16 @@ class Reader:
         return Snapshot(session_id, seq, hash_, fold, state) if whole else None
 
     def find(self, name: str) -> SessionRow:
-        """Return the session with that id, key, or unique prefix of either."""
+        """Return the session with that name; see `Index.find`."""
         with self._consistent():
             exact = self._view.row(name)
             if exact is not None:
                 return exact
             keyed = self._view.keyed(name)
+            if keyed is None and name == LAST and (newest := self.sessions(Which(top=True), home=False, limit=1)):
+                return newest[0]
             if keyed is None:
-                like = self._rows("sessions_like", prefix=name, home=HOME)
+                like = self._rows("sessions_like", prefix=name, tail=tail_of(name), home=HOME)
                 keyed = pick(name, [found for (found,) in like] if name else [])
             return self.row(keyed)
 
@@ -154,8 +156,9 @@ class Reader:
         return [item_row(values) for values in found]
 
     def item(self, name: str) -> ItemRow:
-        """Return the item with that id or unique prefix."""
-        return pick_item(name, [item_row(values) for values in self._rows("items_like", prefix=name)])
+        """Return the item with that id, or a unique beginning or end of it."""
+        found = self._rows("items_like", prefix=name, tail=tail_of(name))
+        return pick_item(name, [item_row(values) for values in found])
 
     def stopped(self) -> Stop | None:
         """Return the emergency stop in force."""

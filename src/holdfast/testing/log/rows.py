@@ -56,6 +56,29 @@ async def sessions_are_found_by_name(rig: Rig) -> None:
     assert {row.session_id for row in await rig.store.sessions()} == {"ses_abc", "ses_abd"}
 
 
+async def sessions_are_found_by_the_end_of_their_id(rig: Rig) -> None:
+    """Six characters or more at the end of an id name a session, as in lists; `last` is the newest at the top."""
+    case = Scenario(rig)
+    await case.refused(UnknownSession, rig.store.find("last"))
+    await case.open("ses_0001abcdef")
+    await case.open("ses_0002ghjkmn", key="0001abcdef")
+    for name, found in (
+        ("ghjkmn", "2ghjkmn"),
+        ("ses_ghjkmn", "2ghjkmn"),
+        ("02ghjkmn", "2ghjkmn"),
+        ("abcdef", "1abcdef"),
+    ):
+        assert (await rig.store.find(name)).session_id.endswith(found)
+    assert (await rig.store.find("0001abcdef")).session_id == "ses_0002ghjkmn", "a key goes first"
+    for name in ("hjkmn", "GHJKMN", "%ghjkmn"):
+        await case.refused(UnknownSession, rig.store.find(name))
+    newest = (await rig.store.sessions())[0].session_id
+    assert (await rig.store.find("last")).session_id == newest
+    await case.open("ses_0003ghjkmn", key="last")
+    assert (await rig.store.find("last")).session_id == "ses_0003ghjkmn"
+    await case.refused(UnknownSession, rig.store.find("ghjkmn"))
+
+
 async def an_exact_name_goes_before_a_prefix(rig: Rig) -> None:
     """A key that is a prefix of another still names its own session."""
     case = Scenario(rig)
