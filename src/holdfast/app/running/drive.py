@@ -19,6 +19,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.home import attend, is_served, workers
 from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
+from holdfast.app.running.in_place import answer_here
 from holdfast.app.running.outages import Outages
 from holdfast.app.screen.events import counted
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
@@ -74,8 +75,8 @@ NO_GIT = "there is no git on this machine, so no snapshots of workspaces are tak
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
     """Wake the session and run it until it stops; attach while another process runs it.
 
-    Waits through outages of its provider as `--wait` says. Reports the status of the session at the end, even after an
-    error.
+    Waits through outages of its provider as `--wait` says, and asks its questions on the terminal. Reports the status
+    of the session at the end, even after an error.
     """
 
     if runtime.shelf is None:
@@ -90,7 +91,10 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
             at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, stays=True)
             await alongside(at_work, partial(look_after, runtime, session_id))
 
-    return await _reported(call, runtime, session_id, doors.observer, work)
+    async def asking() -> bool:
+        return await answer_here(call, runtime, session_id)
+
+    return await _reported(call, runtime, session_id, doors.observer, work, asking)
 
 
 async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
@@ -107,13 +111,20 @@ async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
 
 
 async def _reported(
-    call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
+    call: Call,
+    runtime: Runtime,
+    session_id: str,
+    observer: Observer,
+    work: Callable[[], Awaitable[None]],
+    again: Callable[[], Awaitable[bool]] | None = None,
 ) -> int:
-    """Do the work and report the status of the session, even after an error."""
+    """Do the work, once more as long as `again` says so, and report the status of the session, even after an error."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     try:
         await _shown(call, runtime, session_id, observer, work)
+        while again is not None and await again():
+            await _shown(call, runtime, session_id, observer, work)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)

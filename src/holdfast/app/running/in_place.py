@@ -1,0 +1,76 @@
+"""The questions of a session in the foreground, asked and answered on its terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+
+import anyio
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime
+from holdfast.app.screen.inbox import details
+from holdfast.app.trust_prompt import can_ask
+from holdfast.clock import SystemClock
+from holdfast.errors import ItemClosed, UsageError
+from holdfast.facts.people import Verdict
+from holdfast.service.answers import Answer, needs_words
+from holdfast.service.inbox import Shown, items
+
+WORDS = "Your answer (Enter alone: later): "
+DECISION = "Approve? y(es) or n(o), with a note if you like; Enter alone: later: "
+
+_VERDICTS: dict[str, Verdict] = {"y": "approve", "yes": "approve", "n": "deny", "no": "deny"}
+
+
+async def answer_here(call: Call, runtime: Runtime, session_id: str) -> bool:
+    """Ask the user about the open items of the session and of all below it. True if one was answered.
+
+    Asks nothing without a terminal. An item that others must answer is left to them.
+    """
+    if not can_ask(call):
+        return False
+    answered = False
+    for each in await items(runtime.store, SystemClock().now_us()):
+        row = await runtime.store.find(each.item.session_id)
+        mine = row.root == session_id or row.session_id == session_id
+        if not mine or (each.names and runtime.intake.person not in each.names):
+            continue
+        await runtime.intake.seen(each.item)
+        call.note("")
+        for line in details(each, row, SystemClock().now_us()):
+            call.note(line)
+        given = await _asked(call, each)
+        if given is None:
+            return answered
+        try:
+            await runtime.intake.answer(each.item, given)
+        except (ItemClosed, UsageError) as error:
+            call.note(str(error))
+        answered = True
+    return answered
+
+
+async def _asked(call: Call, shown: Shown) -> Answer | None:
+    """Ask until the line can be understood; None for later."""
+    words = needs_words(shown.request)
+    while True:
+        line = await _line(WORDS if words else DECISION)
+        first, _, rest = line.partition(" ")
+        if not line or line.lower() in ("l", "later"):
+            return None
+        if words:
+            return Answer(verdict="approve", note=line, digest=shown.request.action_digest)
+        verdict = _VERDICTS.get(first.lower().rstrip(",:"))
+        if verdict is not None:
+            return Answer(verdict=verdict, note=rest.strip(), digest=shown.request.action_digest)
+        call.note(f"{first!r} is neither yes nor no; for example: n not on a Friday")
+
+
+async def _line(prompt: str) -> str:
+    """Return the line that the user types now; empty at the end of the input."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
+    print(prompt, end="", file=sys.stderr, flush=True)
+    await anyio.wait_readable(sys.stdin.fileno())
+    return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace").strip()
