@@ -146,11 +146,11 @@ def test_a_session_as_it_stood(type: Type, origin: str, tmp_path: Path) -> None:
     last = at(type, origin, "agent.tool_result", 1)
     then = type("show", origin, "--at", str(seq), "--json").went().lines[0]
     assert (then["events"], then["turns"], then["snapshot_seq"]) == (seq, 1, seq)
-    assert type("show", origin, "--at", str(seq), "--files", str(last)).went().out.splitlines() == [
-        "- a.txt",
-        "+ b.txt",
-    ]
+    for earlier, later in ((seq, last), (last, seq)):
+        found = type("show", origin, "--at", str(earlier), "--files", str(later)).went().out.splitlines()
+        assert found == ["- a.txt", "+ b.txt"], "from the earlier event to the later one"
     (Path(then["workspace"]) / "mine").write_text("by hand")
+    assert type("show", origin, "--files", str(seq)).went().out.splitlines() == ["- a.txt", "+ b.txt", "+ mine"]
     lines = type("show", origin, "--at", str(seq), "--files", "--json").went().lines
     assert {line["path"]: line["kind"] for line in lines} == {"a.txt": "removed", "b.txt": "added", "mine": "added"}
     assert "no file differs" in type("show", origin, "--at", str(seq), "--files", str(seq)).went().out

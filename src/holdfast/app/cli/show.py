@@ -42,7 +42,7 @@ def show_arguments(parser: argparse.ArgumentParser) -> None:
         type=position,
         nargs="?",
         const=NOW,
-        help="List files changed between --at and this event (default: now)",
+        help="List files changed between --at and this event, earlier to later; the workspace now stands in for either",
     )
     parser.add_argument("--restore", metavar="DIR", help="Restore the files at --at into an empty folder")
     parser.add_argument("--json", action="store_true", help="Print JSON")
@@ -157,10 +157,13 @@ async def _told(runtime: Runtime, row: SessionRow, state: State, *, running: boo
 async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
     """Handle --files and --restore."""
     args = call.args
-    point = await point_at(runtime.store, row, args.at if args.at is not None else row.head, runtime.kinds)
+    at = args.at if args.at is not None else row.head
+    point = await point_at(runtime.store, row, at, runtime.kinds)
     if args.files is not None:
-        workspace = await workspace_of(runtime, row)
-        show_changes(call, await changes(runtime, row, point, args.files, workspace))
+        workspace, begin, end = await workspace_of(runtime, row), point, args.files
+        if end != NOW and (args.at is None or end < at):
+            begin, end = await point_at(runtime.store, row, end, runtime.kinds), NOW if args.at is None else at
+        show_changes(call, await changes(runtime, row, begin, end, workspace))
     if args.restore is not None:
         await restore(call, runtime, row, point, args.restore)
     return 0
