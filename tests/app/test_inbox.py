@@ -72,6 +72,8 @@ def test_every_session_stands_where_a_person_looks_for_it() -> None:
         row("parent", "parked", "child"),
         row("held", "runnable"),
         row("left", "runnable"),
+        row("killed", "runnable", updated_us=NOW_US - 120_000_000),
+        row("overdue", "parked", "provider", due_us=NOW_US - 120_000_000),
         row("broken", "runnable", detail="no sandbox"),
         row("stopped", "runnable", detail="the process was asked to stop"),
         row("failed", "failed", detail="no"),
@@ -82,11 +84,19 @@ def test_every_session_stands_where_a_person_looks_for_it() -> None:
         items=(shown("asked"),),
         holders=("ses_held",),
     ) == {
-        "needs you": ["asked", "interrupted", "capped", "poor"],
+        "needs you": ["asked", "interrupted", "capped", "poor", "overdue", "stopped", "killed"],
         "errors": ["broken", "failed"],
         "finished": ["done", "cancelled"],
-        "running": ["soon", "sleeping", "parent", "held", "left", "stopped"],
+        "running": ["soon", "sleeping", "parent", "held", "left"],
     }
+
+
+def test_a_session_that_nothing_runs_says_how_to_resume_it() -> None:
+    late_us = NOW_US - 120_000_000
+    rows = (row("killed", "runnable", updated_us=late_us), row("late", "parked", "provider", due_us=late_us))
+    titles = {entry.row.key: entry.title for entry in build(rows, (), {}, NOW_US)}
+    assert titles["killed"] == "no process runs it; resume it with `holdfast wake killed`"
+    assert titles["late"].endswith("and no process runs it; resume it with `holdfast wake late`")
 
 
 def test_a_session_that_asks_stands_once_and_two_questions_stand_twice() -> None:

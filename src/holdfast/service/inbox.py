@@ -23,6 +23,9 @@ GROUPS: tuple[Group, ...] = get_args(Group)
 FINISHED_US = 7 * 86_400 * 1_000_000
 """Age in microseconds from which ended sessions are left out: `holdfast ps --all` lists them."""
 
+OVERDUE_US = 60 * 1_000_000
+"""Time after which a session that is due and not running is not expected to run by itself."""
+
 SHOWN = 100
 """Maximum number of items, and of sessions of each status, shown to a user. A script gets all of them."""
 
@@ -127,16 +130,22 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
     detail = row.detail or row.reason
     if running:
         return "running", "running"
+    resume = f"resume it with `holdfast wake {row.key or row.session_id}`"
     match row.status:
         case "parked":
             waits = row.due_us is not None or row.reason in ("timer", "provider", "child", "job")
             until = f" until {minute(row.due_us)}" if row.due_us is not None else ""
+            if row.due_us is not None and now_us > row.due_us + OVERDUE_US:
+                return "needs you", f"was due at {minute(row.due_us)}, and no process runs it; {resume}"
             if waits and row.reason != "person":
                 return "running", f"waits{until}: {detail}"
             return "needs you", detail
         case "runnable":
-            failed = row.detail and row.detail != STOPPED_BY_HAND
-            return ("errors", row.detail) if failed else ("running", "no process is running it")
+            if row.detail and row.detail != STOPPED_BY_HAND:
+                return "errors", row.detail
+            if row.detail or now_us > row.updated_us + OVERDUE_US:
+                return "needs you", f"no process runs it; {resume}"
+            return "running", "no process is running it yet"
     if now_us - row.updated_us > FINISHED_US:
         return None
     if row.status == "failed":
