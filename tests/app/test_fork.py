@@ -141,6 +141,27 @@ def test_a_damaged_origin(type: Type, origin: str, holdfast_home: Path) -> None:
     assert tree(said["workspace"]) == BETWEEN
 
 
+def test_what_a_session_changed(type: Type, origin: str) -> None:
+    first, last = at(type, origin, "agent.tool_result"), at(type, origin, "agent.tool_result", 1)
+    for places in ((first, last), (last, first)):
+        said = type("diff", origin, "--at", *map(str, places)).went()
+        patch = said.out.splitlines()
+        assert "diff --git a/b.txt b/b.txt" in patch or "rename to b.txt" in patch
+        assert f"from the files after event {first} to those after event {last}" in said.err
+    workspace = Path(type("show", origin, "--json").went().lines[0]["workspace"])
+    (workspace / "mine").write_text("by hand \x1b[31m\n")
+    whole = type("diff", origin).went()
+    assert "\x1b" not in whole.out, "nothing in a file controls the terminal"
+    assert any(line.startswith("+by hand") for line in whole.out.splitlines())
+    assert "to those now" in whole.err
+    (found,) = type("diff", origin, "--at", str(last), "--json").went().lines
+    assert (found["from_seq"], found["to_seq"]) == (last, None)
+    assert "+by hand" in found["diff"]
+    type("diff", origin, "--at", "1", "2", "3").refused(2, "one or two events")
+    type("diff", origin, "--at", "99999").refused(2, "has the events 1 to")
+    type("diff", origin, "--at", "1").refused(2, "first kept after")
+
+
 def test_a_session_as_it_stood(type: Type, origin: str, tmp_path: Path) -> None:
     seq = at(type, origin, "agent.tool_result")
     last = at(type, origin, "agent.tool_result", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from holdfast.app.call import Call
@@ -48,17 +49,30 @@ def files_as_of(point: Point) -> str:
 
 async def changes(runtime: Runtime, row: SessionRow, point: Point, to: int, workspace: Workspace) -> list[Change]:
     """The changes in the workspace from this event to another one, or to the current state."""
-    before = _kept(row, point)
+    async with _snapshots(runtime, row, point, to, workspace) as (before, after):
+        return await shelf_of(runtime).changes(before, after)
+
+
+async def diff(runtime: Runtime, row: SessionRow, point: Point, to: int, workspace: Workspace) -> str:
+    """The same changes as a patch in git's form."""
+    async with _snapshots(runtime, row, point, to, workspace) as (before, after):
+        return await shelf_of(runtime).diff(before, after)
+
+
+@contextlib.asynccontextmanager
+async def _snapshots(
+    runtime: Runtime, row: SessionRow, point: Point, to: int, workspace: Workspace
+) -> AsyncIterator[tuple[str, str]]:
+    """Yield the snapshots of an event and of another one, or of the current state, which is kept for the block."""
+    before, shelf = _kept(row, point), shelf_of(runtime)
     if to != NOW:
-        return await shelf_of(runtime).changes(
-            before, _kept(row, await point_at(runtime.store, row, to, runtime.kinds))
-        )
-    shelf = shelf_of(runtime)
+        yield before, _kept(row, await point_at(runtime.store, row, to, runtime.kinds))
+        return
     look = new_session_id(runtime.intake.clock.now_us(), runtime.intake.entropy)
     user = choose_user(workspace)
     try:
         now = await shelf.keep(look, Path(workspace.path), 1, user=Owner(user.uid, user.gid))
-        return await shelf.changes(before, now.snapshot)
+        yield before, now.snapshot
     finally:
         with contextlib.suppress(CannotRunSafely):
             await shelf.forget(look)

@@ -90,6 +90,10 @@ class Shelf(Protocol):
         """Return the differences between two snapshots, ordered by path."""
         ...
 
+    async def diff(self, before: str, after: str) -> str:
+        """Return the differences between two snapshots as a patch in git's form; binary files are only named."""
+        ...
+
     async def forget(self, session_id: str) -> None:
         """Drop the snapshots of a session, except those that other sessions share. Safe to repeat."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, MutableMapping
+from difflib import unified_diff
 from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
@@ -60,6 +61,15 @@ class FakeShelf:
             for path, kind in sorted(kinds.items())
             if old.get(path) != new.get(path)
         ]
+
+    async def diff(self, before: str, after: str) -> str:
+        """See `Shelf.diff`."""
+        old, new = self._tree(before), self._tree(after)
+        patch = []
+        for path in sorted(path for path in old | new if old.get(path) != new.get(path)):
+            was, now = (tree.get(path, b"").decode("utf-8", "replace").splitlines(keepends=True) for tree in (old, new))
+            patch += [f"diff --git a/{path} b/{path}\n", *unified_diff(was, now, f"a/{path}", f"b/{path}")]
+        return "".join(patch)
 
     async def forget(self, session_id: str) -> None:
         """See `Shelf.forget`."""

@@ -34,6 +34,9 @@ _PATH = "/usr/local/bin:/usr/bin:/bin"
 _ASK = 60  # names in one request: less than a page, so that neither side ever waits for a full pipe
 _PACK_TIMEOUT_S = 3600.0
 
+DIFF_MAX = 64 << 20
+"""Longest patch in bytes."""
+
 _CONFIG = """[core]
 \trepositoryformatversion = 1
 \tbare = true
@@ -168,6 +171,31 @@ class Git:
         """Add a finished pack: checked, indexed and synced when this returns."""
         if not self.run("index-pack", "--stdin", locks=(lock,), stdin=pack, timeout_s=_PACK_TIMEOUT_S):
             raise SnapshotFailed(f"git did not take a pack into {self.folder} within {_PACK_TIMEOUT_S:g} s; try again")
+
+    def diff(self, before: str, after: str, lock: int) -> str:
+        """Return the differences of two trees as a patch. Runs no program that a repository could name."""
+        form = ("-r", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color")
+        with subprocess.Popen(
+            self._command(("diff-tree", *form, before, after)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._environment(),
+            cwd=self.folder,
+            pass_fds=(lock,),
+        ) as process:
+            assert process.stdout is not None
+            patch = process.stdout.read(DIFF_MAX + 1)
+            if len(patch) > DIFF_MAX:
+                process.kill()
+        if len(patch) > DIFF_MAX:
+            raise SnapshotFailed(
+                f"these snapshots differ by more than {DIFF_MAX >> 20} MB; nothing was changed: restore both, and "
+                "compare the folders"
+            )
+        if process.returncode != 0:
+            raise broken(bytes.fromhex(before))
+        return patch.decode("utf-8", "backslashreplace")
 
     @contextmanager
     def library(self, lock: int) -> Iterator[Library]:

@@ -92,6 +92,10 @@ class ShadowShelf:
         """See `Shelf.changes`."""
         return await _in_thread(partial(self._changes, _id(before), _id(after)))
 
+    async def diff(self, before: str, after: str) -> str:
+        """See `Shelf.diff`. Raises `SnapshotFailed` for a patch of more than `DIFF_MAX` bytes."""
+        return await _in_thread(partial(self._diff, _id(before), _id(after)))
+
     async def forget(self, session_id: str) -> None:
         """See `Shelf.forget`. The next `tidy` frees the space."""
         _check_session(session_id)
@@ -238,6 +242,12 @@ class ShadowShelf:
     def _changes(self, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
         with self._held(stop) as lock, self._git.library(lock) as library:
             return compare(library, before, after, stop)
+
+    def _diff(self, before: bytes, after: bytes, stop: threading.Event) -> str:
+        with self._held(stop) as lock, self._git.library(lock) as library:
+            for tree in (before, after):
+                next(library.trees([tree]))  # git's own message would be about its internals
+            return self._git.diff(before.hex(), after.hex(), lock)
 
     def _forget(self, session_id: str, stop: threading.Event) -> None:
         with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session

@@ -14,7 +14,7 @@ from holdfast.app.screen.access import outside_details, outside_lines, weakness
 from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.app.screen.progress import known_cost
 from holdfast.app.settings.config import budget_pico
-from holdfast.app.workspace_files import NOW, changes, files_as_of, restore, shelf_of, show_changes
+from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, shelf_of, show_changes
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.errors import UsageError
@@ -166,6 +166,43 @@ async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
         show_changes(call, await changes(runtime, row, begin, end, workspace))
     if args.restore is not None:
         await restore(call, runtime, row, point, args.restore)
+    return 0
+
+
+def diff_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `diff`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument(
+        "--at",
+        metavar="SEQ",
+        type=position,
+        nargs="+",
+        default=[],
+        help="One or two events (default: from the first snapshot to the workspace now)",
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+
+
+async def diff_run(call: Call) -> int:
+    """Show what changed in the files of the workspace, from the earlier position to the later one."""
+    places = sorted(call.args.at)
+    if len(places) > 2:
+        example = call.typed("diff", call.args.session, "--at", "9", "20")
+        raise UsageError(f"--at takes one or two events; for example: {example}")
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        begin = await point_at(runtime.store, row, places[0] if places else 1, runtime.kinds)
+        if not places and not begin.kept and begin.later_seq:
+            begin = await point_at(runtime.store, row, begin.later_seq, runtime.kinds)
+        end = places[1] if len(places) == 2 else NOW
+        patch = await diff(runtime, row, begin, end, await workspace_of(runtime, row))
+    if call.json:
+        call.emit({"from_seq": begin.kept_seq, "to_seq": None if end == NOW else end, "diff": patch})
+        return 0
+    until = "now" if end == NOW else f"after event {end}"
+    call.note(f"{name_of(row)}: from the files after event {begin.kept_seq} to those {until}")
+    for line in patch.splitlines():
+        call.say(line)
     return 0
 
 

@@ -159,6 +159,22 @@ async def changes_are_named_in_order(rig: Rig) -> None:
     assert await rig.shelf.changes(after.snapshot, after.snapshot) == []
 
 
+async def differences_are_a_patch(rig: Rig) -> None:
+    """A patch names each file that differs, and has the lines that went and came."""
+    work = rig.folder("work")
+    rig.write(work, {"a.txt": b"one\ntwo\n", "same": b"x\n", "gone": b"going\n"})
+    before = await rig.shelf.keep("ses_a", work, 1)
+    rig.remove(work, "gone")
+    rig.write(work, {"a.txt": b"one\nthree\n", "new/file": b"coming\n", ".gitattributes": b"*.txt -diff\n"})
+    after = await rig.shelf.keep("ses_a", work, 2)
+    patch = (await rig.shelf.diff(before.snapshot, after.snapshot)).splitlines()
+    assert {"-two", "+three", " one", "-going", "+coming"} <= set(patch)
+    named = [line.split(" b/")[1] for line in patch if line.startswith("diff --git ")]
+    assert named == [".gitattributes", "a.txt", "gone", "new/file"]
+    assert await rig.shelf.diff(after.snapshot, after.snapshot) == ""
+    await refused(rig.shelf.diff(before.snapshot, "0" * 64))
+
+
 async def git_folders_are_not_kept(rig: Rig) -> None:
     work, copy = rig.folder("work"), rig.folder("copy")
     hidden = {".git/config": b"[core]\n", "nested/.git/HEAD": b"x", "linked/.git": b"gitdir: elsewhere\n"}
@@ -234,6 +250,7 @@ CHECKS: dict[str, Check] = {
         one_point_kept_twice_keeps_both,
         a_change_of_one_byte_is_another_snapshot,
         changes_are_named_in_order,
+        differences_are_a_patch,
         git_folders_are_not_kept,
         a_folder_with_something_in_it_is_left_alone,
         an_unknown_snapshot_is_refused,
