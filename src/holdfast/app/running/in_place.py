@@ -56,7 +56,10 @@ async def _asked(call: Call, shown: Shown) -> Answer | None:
     """Ask until the line can be understood; None for later."""
     words = needs_words(shown.request)
     while True:
-        line = await _line(WORDS if words else DECISION)
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
+        print(WORDS if words else DECISION, end="", file=sys.stderr, flush=True)
+        await anyio.wait_readable(sys.stdin.fileno())
+        line = os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace").strip()  # empty at the end of the input
         first, _, rest = line.partition(" ")
         if not line or line.lower() in ("l", "later"):
             return None
@@ -66,11 +69,3 @@ async def _asked(call: Call, shown: Shown) -> Answer | None:
         if verdict is not None:
             return Answer(verdict=verdict, note=rest.strip(), digest=shown.request.action_digest)
         call.note(f"{first!r} is neither yes nor no; for example: n not on a Friday")
-
-
-async def _line(prompt: str) -> str:
-    """Return the line that the user types now; empty at the end of the input."""
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
-    print(prompt, end="", file=sys.stderr, flush=True)
-    await anyio.wait_readable(sys.stdin.fileno())
-    return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace").strip()
