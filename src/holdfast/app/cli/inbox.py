@@ -52,7 +52,12 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
         return 0
     width = terminal_width(1)
     for line in details(found, row, now_us):
-        for part in [line] if width is None else folded(line, width, _columns):
+        # About the columns that a character takes, never too few.
+        for part in (
+            [line]
+            if width is None
+            else folded(line, width, lambda char: 1 if unicodedata.east_asian_width(char) in ("Na", "H", "N") else 2)
+        ):
             call.say(part)
     if item.status == "open":
         call.say("")
@@ -61,11 +66,6 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
         call.say(f"answer    {call.typed(*yes)}")
         call.say(f"          {call.typed('deny', item.item_id, '--note', 'your words')}")
     return 0
-
-
-def _columns(char: str) -> int:
-    """The approximate number of columns that a character takes, never too low."""
-    return 1 if unicodedata.east_asian_width(char) in ("Na", "H", "N") else 2
 
 
 async def _list(call: Call, runtime: Runtime) -> int:
