@@ -51,13 +51,12 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
         call.emit(public_item(found))
         return 0
     width = terminal_width(1)
+
+    def columns(char: str) -> int:  # about as many as it takes, never too few
+        return 1 if unicodedata.east_asian_width(char) in ("Na", "H", "N") else 2
+
     for line in details(found, row, now_us):
-        # About the columns that a character takes, never too few.
-        for part in (
-            [line]
-            if width is None
-            else folded(line, width, lambda char: 1 if unicodedata.east_asian_width(char) in ("Na", "H", "N") else 2)
-        ):
+        for part in [line] if width is None else folded(line, width, columns):
             call.say(part)
     if item.status == "open":
         call.say("")

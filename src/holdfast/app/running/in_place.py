@@ -14,9 +14,9 @@ from holdfast.app.screen.inbox import details
 from holdfast.app.trust_prompt import can_ask
 from holdfast.clock import SystemClock
 from holdfast.errors import ItemClosed, UsageError
-from holdfast.facts.people import Verdict
+from holdfast.facts.people import ApprovalRequested, Verdict
 from holdfast.service.answers import Answer, needs_words
-from holdfast.service.inbox import Shown, items
+from holdfast.service.inbox import shown
 
 WORDS = "Your answer (Enter alone: later): "
 DECISION = "Approve? y(es) or n(o), with a note if you like; Enter alone: later: "
@@ -32,29 +32,31 @@ async def answer_here(call: Call, runtime: Runtime, session_id: str) -> bool:
     if not can_ask(call):
         return False
     answered = False
-    for each in await items(runtime.store, SystemClock().now_us()):
-        row = await runtime.store.find(each.item.session_id)
-        mine = row.root == session_id or row.session_id == session_id
-        if not mine or (each.names and runtime.intake.person not in each.names):
+    for item in await runtime.store.items():
+        row = await runtime.store.find(item.session_id)
+        if session_id not in (row.root, row.session_id):
             continue
-        await runtime.intake.seen(each.item)
+        each = await shown(runtime.store, item, SystemClock().now_us())
+        if each.names and runtime.intake.person not in each.names:
+            continue
+        await runtime.intake.seen(item)
         call.note("")
         for line in details(each, row, SystemClock().now_us()):
             call.note(line)
-        given = await _asked(call, each)
+        given = await _asked(call, each.request)
         if given is None:
             return answered
         try:
-            await runtime.intake.answer(each.item, given)
+            await runtime.intake.answer(item, given)
         except (ItemClosed, UsageError) as error:
             call.note(str(error))
         answered = True
     return answered
 
 
-async def _asked(call: Call, shown: Shown) -> Answer | None:
+async def _asked(call: Call, request: ApprovalRequested) -> Answer | None:
     """Ask until the line can be understood; None for later."""
-    words = needs_words(shown.request)
+    words = needs_words(request)
     while True:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
         print(WORDS if words else DECISION, end="", file=sys.stderr, flush=True)
@@ -64,8 +66,8 @@ async def _asked(call: Call, shown: Shown) -> Answer | None:
         if not line or line.lower() in ("l", "later"):
             return None
         if words:
-            return Answer(verdict="approve", note=line, digest=shown.request.action_digest)
+            return Answer(verdict="approve", note=line, digest=request.action_digest)
         verdict = _VERDICTS.get(first.lower().rstrip(",:"))
         if verdict is not None:
-            return Answer(verdict=verdict, note=rest.strip(), digest=shown.request.action_digest)
+            return Answer(verdict=verdict, note=rest.strip(), digest=request.action_digest)
         call.note(f"{first!r} is neither yes nor no; for example: n not on a Friday")
