@@ -152,7 +152,7 @@ def test_the_agents_own_question(type: Type, tmp_path: Path) -> None:
     shown = type("inbox", item).went().out
     assert "answer 2  | right" in shown
     assert f"holdfast answer {item} left" in shown
-    type("approve", item).refused(2, "left; right", f'holdfast answer {item} "left"')
+    type("approve", item).refused(2, "left; right", f"holdfast answer {item} left")
     type("answer", item, "right").went()
     assert rests().out == "Then so.\n"
     assert facts(type, "agent.tool_result")[0]["content"] == "right"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 
 import msgspec
@@ -189,7 +190,7 @@ class Answers(Poster):
             words = request.options[0] if request.options else "your words"
             raise UsageError(
                 f"{item.item_id} is a question, and needs an answer in words{proposed}; nothing was changed: "
-                f'holdfast answer {item.item_id} "{words}"'
+                f"{shlex.join(('holdfast', 'answer', item.item_id, words))}"
             )
         if given.budget_pico is None:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
@@ -130,7 +131,7 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
     detail = row.detail or row.reason
     if running:
         return "running", "running"
-    resume = f"resume it with `holdfast wake {row.key or row.session_id}`"
+    resume = f"resume it with `{shlex.join(('holdfast', 'wake', row.key or row.session_id))}`"
     match row.status:
         case "parked":
             waits = row.due_us is not None or row.reason in ("timer", "provider", "child", "job")
