@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,3 +106,13 @@ def test_quiet_hours_are_of_the_outlet() -> None:
     assert silent.held_until_us(0) == 7 * 3600 * 1_000_000
     assert silent.held_until_us(8 * 3600 * 1_000_000) is None
     assert Outlet(FakeTarget()).held_until_us(0) is None
+
+
+def test_only_what_a_button_can_answer_has_one() -> None:
+    """A button has no words: a question has one only if it proposes a single answer, as those of a loop do."""
+    for options, words in (((), True), (("Go on.",), False), (("left", "right"), True)):
+        request = msgspec.structs.replace(REQUEST, kind="question", options=options)
+        notice = item_notice(request, target="t", round="first", session_id="ses_a", at_us=1)
+        assert (notice.action_digest == "") is words
+        assert notice.commands[0].startswith("holdfast answer" if words else "holdfast approve")
+    assert item_notice(REQUEST, target="t", round="first", session_id="ses_a", at_us=1).action_digest

@@ -104,6 +104,13 @@ def span(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+RUN_S = 30 * 60.0
+"""Longest wait for one outage of a run on a terminal, by default."""
+
+NIGHT_S = 12 * 3600.0
+"""Longest wait of a mission, of a loop, and of any session in the background."""
+
+
 def wait_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--wait`, the same for each verb that runs a session in the foreground."""
     parser.add_argument(

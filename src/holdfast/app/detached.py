@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.app.call import Call
+from holdfast.app.call import NIGHT_S, Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
 from holdfast.app.home import is_attended, is_served
@@ -23,16 +23,13 @@ from holdfast.session.rows import SessionRow
 START_S = 20.0
 """Timeout for a detached process to take its lease."""
 
-WAIT = "12h"
-"""How long a process in the background waits for one outage of a provider."""
-
 _WENT = (0, 1, 3, 4)
 """Exit statuses of a `wake` that ran the session until it stopped."""
 
 
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause", "--leave-jobs"]
-    command += ["--wait", WAIT]
+    command += ["--wait", f"{NIGHT_S:g}"]
     command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
     if call.settings.prompts and call.settings.prompt_files is None:  # the process itself finds those of a project
         command += ("--prompts", call.settings.prompts)

@@ -62,6 +62,11 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     replaces: str = ""
     uncounted: tuple[str, ...] = ()
 
+    @property
+    def needs_words(self) -> bool:
+        """True for a question, unless it proposes a single answer, which approval alone gives."""
+        return self.kind == "question" and len(self.options) != 1
+
 
 class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
     """An approver answered. Posted under the item's own key: the first answer, or the expiry, wins.

@@ -39,12 +39,12 @@ def item_notice(
         item_id=request.item_id,
         title=f"{_OPENINGS[round]}{request.title}",
         body=_item_body(request, session_name or session_id),
-        action_digest="" if request.kind == "question" else request.action_digest,  # a button has no words
+        action_digest="" if request.needs_words else request.action_digest,  # a button has no words
         expires_us=request.expires_us,
         at_us=at_us,
         commands=(
             f"holdfast answer {request.item_id} 'your words'"
-            if request.kind == "question"
+            if request.needs_words
             else f"holdfast approve {request.item_id}",
             f"holdfast deny {request.item_id}",
         ),

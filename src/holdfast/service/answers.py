@@ -52,11 +52,6 @@ async def asked(log: Log, item: ItemRow) -> ApprovalRequested:
     return event.fact
 
 
-def needs_words(request: ApprovalRequested) -> bool:
-    """Return True for a question, unless it proposes a single answer, which approval alone gives."""
-    return request.kind == "question" and len(request.options) != 1
-
-
 async def who(log: Log, index: Index, item: ItemRow, request: ApprovalRequested, now_us: int) -> tuple[str, ...]:
     """Return the names of the users who may answer an item now; empty means everyone."""
     row = await index.find(item.session_id)
@@ -185,7 +180,7 @@ class Answers(Poster):
                 f"the digest is not that of {item.item_id}: the answer is about another action than the one that "
                 f"waits; nothing was changed. Look at it again: holdfast inbox {item.item_id}"
             )
-        if needs_words(request) and given.verdict == "approve" and not given.note.strip():
+        if request.needs_words and given.verdict == "approve" and not given.note.strip():
             proposed = f"; these answers are proposed: {'; '.join(request.options)}" if request.options else ""
             words = request.options[0] if request.options else "your words"
             raise UsageError(

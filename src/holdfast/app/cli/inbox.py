@@ -16,7 +16,6 @@ from holdfast.app.screen.picker import pick
 from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
 from holdfast.clock import SystemClock
-from holdfast.service.answers import needs_words
 from holdfast.service.inbox import SHOWN, inbox, shown
 from holdfast.service.posting import person
 from holdfast.session.rows import ItemRow
@@ -61,7 +60,7 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
     if item.status == "open":
         call.say("")
         words = ("answer", item.item_id, *(found.request.options[:1] or ("your words",)))
-        yes = words if needs_words(found.request) else ("approve", item.item_id)
+        yes = words if found.request.needs_words else ("approve", item.item_id)
         call.say(f"answer    {call.typed(*yes)}")
         call.say(f"          {call.typed('deny', item.item_id, '--note', 'your words')}")
     return 0
@@ -80,17 +79,16 @@ async def _list(call: Call, runtime: Runtime) -> int:
     for line in lines(entries, now_us):
         call.say(line)
     asked = [entry.item for entry in entries if entry.item is not None]
-    whole = [each.item for each in asked if is_listed_whole(each)]
-    for item in whole:
-        await runtime.intake.seen(item)
+    whole = [each for each in asked if is_listed_whole(each)]
+    for each in whole:
+        await runtime.intake.seen(each.item)
     if len(asked) == SHOWN:
         call.note(f"these are the {SHOWN} oldest; `{call.typed('inbox', '--json')}` lists all")
     if asked:
         call.say("")
         call.say(f"`{call.typed('inbox', asked[0].item.item_id)}` shows all of it")
     if whole:
-        item_id = whole[0].item_id
-        question = whole[0].kind == "question"
+        item_id, question = whole[0].item.item_id, whole[0].request.needs_words
         yes = call.typed("answer", item_id, "your words") if question else call.typed("approve", item_id)
         no = call.typed("deny", item_id, "--note", "your words")
         call.say(f"`{yes}` {'answers' if question else 'allows'} it, `{no}` refuses it")

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 
 from holdfast.app import exits
-from holdfast.app.call import Call
+from holdfast.app.call import NIGHT_S, RUN_S, Call
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import begin
 from holdfast.app.exits import name_of
@@ -42,12 +42,6 @@ from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 from holdfast.session.tenant import AGENT, kind_name
-
-RUN_S = 30 * 60.0
-"""How long `run` and `wake` wait for one outage on a terminal, by default."""
-
-NIGHT_S = 12 * 3600.0
-"""How long `mission run`, `loop`, and `wake` of either wait by default."""
 
 LOOK_S = 1.0
 """Interval at which an attached command checks that the holder still lives."""
@@ -91,9 +85,7 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
             at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, stays=True)
             await alongside(at_work, partial(look_after, runtime, session_id))
 
-    async def asking() -> bool:
-        return await answer_here(call, runtime, session_id)
-
+    asking = partial(answer_here, call, runtime, session_id)
     return await _reported(call, runtime, session_id, doors.observer, work, asking)
 
 

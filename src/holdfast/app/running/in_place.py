@@ -15,7 +15,7 @@ from holdfast.app.trust_prompt import can_ask
 from holdfast.clock import SystemClock
 from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.people import ApprovalRequested, Verdict
-from holdfast.service.answers import Answer, needs_words
+from holdfast.service.answers import Answer
 from holdfast.service.inbox import shown
 
 WORDS = "Your answer (Enter alone: later): "
@@ -56,7 +56,7 @@ async def answer_here(call: Call, runtime: Runtime, session_id: str) -> bool:
 
 async def _asked(call: Call, request: ApprovalRequested) -> Answer | None:
     """Ask until the line can be understood; None for later."""
-    words = needs_words(request)
+    words = request.needs_words
     while True:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
         print(WORDS if words else DECISION, end="", file=sys.stderr, flush=True)

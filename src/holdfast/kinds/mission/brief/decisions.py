@@ -67,8 +67,7 @@ def _item(tree: Tree, part: Part, item: ItemRow, event: Event, known: Known | No
     yes, no = LEADS[item.kind]
     if item.kind == "budget" and fact.proposed_pico is not None:
         yes = f"the cap becomes {usd(fact.proposed_pico)} and it goes on"
-    asked = item.kind == "question" and len(fact.options) != 1
-    approve = ("answer", item.item_id, "ANSWER") if asked else ("approve", item.item_id)
+    approve = ("answer", item.item_id, "ANSWER") if fact.needs_words else ("approve", item.item_id)
     options = (Option("approve", (approve,), yes), Option("deny", (("deny", item.item_id),), no))
     text = plain(f"{who}{words}{why}")
     return Line("waits", text, evidence=(of(event),), more=("inbox", item.item_id), options=options)
