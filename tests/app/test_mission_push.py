@@ -5,14 +5,18 @@ from __future__ import annotations
 import base64
 import os
 import random
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 import pytest
 
-from holdfast.app.mission.deliver import Prepared, link, prepare, push, said
+from holdfast.app.mission.deliver import Prepared, _on_loopback, link, prepare, push, said
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.errors import RepositoryUnfit
@@ -84,6 +88,23 @@ async def test_a_branch_is_pushed_through_the_broker(tmp_path: Path) -> None:
     assert not marker.exists(), marker.read_text()
     assert not list((tmp_path / "home/egress").glob("push_*"))
     assert VALUE not in "".join(file.read_text(errors="replace") for file in state.rglob("*") if file.is_file())
+
+
+async def test_a_reply_that_arrives_while_the_way_ends_is_dropped(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "door"))
+        door.listen()
+        client = socket.socket()
+        async with _on_loopback(tmp_path / "door") as port:
+            await anyio.to_thread.run_sync(client.connect, ("127.0.0.1", port))
+            far, _ = await anyio.to_thread.run_sync(door.accept)
+            for piece in (b"ask", b"again"):  # the second one comes to a reader that waits
+                far.sendall(piece)
+                assert await anyio.to_thread.run_sync(client.recv, 100) == piece
+            far.sendall(b"late")
+            await anyio.lowlevel.checkpoint()  # the loop sees it in the turn in which the block ends
+        with far, client:
+            assert client.recv(100) == b""
 
 
 async def test_what_is_not_allowed_is_not_pushed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import base64
 import os
 import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import anyio
 import anyio.to_thread
 import msgspec
-from anyio.abc import ByteReceiveStream, ByteSendStream, ByteStream, SocketStream, UNIXSocketStream
+from anyio.abc import SocketStream
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
@@ -24,6 +24,7 @@ from holdfast.app.settings.egress_policy import secret_uses
 from holdfast.egress.base import Egress
 from holdfast.egress.control import reach
 from holdfast.egress.git_push import may_push
+from holdfast.egress.streams import Ended, Stream
 from holdfast.errors import HoldfastError, RepositoryUnfit
 from holdfast.facts.session import EgressPolicy, SecretUse
 from holdfast.repo.git_repository import GitRepository
@@ -248,13 +249,14 @@ async def _on_loopback(proxy: Path) -> AsyncIterator[int]:
 
     async def serve(near: SocketStream) -> None:
         try:
-            far = await UNIXSocketStream.from_socket(reach(proxy))
+            far = Stream(reach(proxy))
         except OSError:  # the proxy is gone; git reports the closed connection
             await near.aclose()
             return
-        async with near, far, anyio.create_task_group() as tasks:
-            tasks.start_soon(_pump, near, far)
-            tasks.start_soon(_pump, far, near)
+        with closing(far):
+            async with near, anyio.create_task_group() as tasks:
+                tasks.start_soon(_send_on, near, far)
+                tasks.start_soon(_bring_back, far, near)
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
@@ -262,11 +264,15 @@ async def _on_loopback(proxy: Path) -> AsyncIterator[int]:
         tasks.cancel_scope.cancel()
 
 
-async def _pump(source: ByteReceiveStream, sink: ByteSendStream) -> None:
-    try:
-        async for data in source:
-            await sink.send(data)
-        if isinstance(sink, ByteStream):
-            await sink.send_eof()
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-        return
+async def _send_on(near: SocketStream, far: Stream) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, Ended):
+        async for data in near:
+            await far.send(data)
+        far.finish()
+
+
+async def _bring_back(far: Stream, near: SocketStream) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, Ended):
+        while data := await far.recv():
+            await near.send(data)
+        await near.send_eof()
