@@ -113,7 +113,7 @@ def _lines(row: SessionRow, state: State, spent: Costs, *, running: bool) -> dic
         "turns": f"{state.responses} of at most {state.limits.max_turns}",
         "context": f"about {state.window_tokens} tokens of at most {state.limits.context_tokens}",
         "tokens": "unknown" if state.uncounted else f"{state.usage.input_tokens} in, {state.usage.output_tokens} out",
-        "money": f"{spent}" + ("" if cap is None else f" of at most {usd(cap)}"),
+        "money": f"{spent}" + (", no cap" if cap is None else f" of at most {usd(cap)}"),
         "hands": _hands(state),
         "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",
     }
