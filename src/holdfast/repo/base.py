@@ -10,6 +10,7 @@ A snapshot shows a single moment only if nothing writes meanwhile. Otherwise eac
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -94,8 +95,20 @@ class Shelf(Protocol):
         """Return the differences between two snapshots as a patch in git's form; binary files are only named."""
         ...
 
-    async def forget(self, session_id: str) -> None:
-        """Drop the snapshots of a session, except those that other sessions share. Safe to repeat."""
+    async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
+        """Return what `keep` would, without keeping anything."""
+        ...
+
+    async def kept(self) -> dict[str, list[str]]:
+        """Return the names of all snapshots by session, each session's in order of their events."""
+        ...
+
+    async def frees(self, but: Mapping[str, Collection[str]]) -> int:
+        """Return about how many bytes `tidy` would free after these sessions forget all snapshots but the given."""
+        ...
+
+    async def forget(self, session_id: str, *, but: Collection[str] = ()) -> None:
+        """Drop the snapshots of a session but some, except those that other sessions share. Safe to repeat."""
         ...
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:

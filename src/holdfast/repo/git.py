@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.errors import CannotRunSafely, SnapshotFailed, StorageFull
-from holdfast.repo.objects import CHUNK, Pack, Row, decode_tree, object_hash, object_id
+from holdfast.repo.objects import CHUNK, Row, decode_tree, object_hash
 
 
 class Stopped(Exception):
@@ -197,6 +197,14 @@ class Git:
             raise broken(bytes.fromhex(before))
         return patch.decode("utf-8", "backslashreplace")
 
+    def disk_usage(self, names: Sequence[str], lock: int) -> int:
+        """Return the bytes on disk of all that these objects lead to, but not of what the names after a `^` lead to."""
+        command = self._command(("rev-list", "--objects", "--disk-usage", "--stdin"))
+        asked = "".join(f"{name}\n" for name in names).encode()
+        where = {"env": self._environment(), "cwd": self.folder, "pass_fds": (lock,)}
+        done = subprocess.run(command, input=asked, capture_output=True, check=False, **where)  # type: ignore[call-overload]
+        return int(done.stdout) if done.returncode == 0 else 0
+
     @contextmanager
     def library(self, lock: int) -> Iterator[Library]:
         """Open the objects for reading, for the block. Its git processes start with the first request."""
@@ -355,45 +363,3 @@ def full(folder: Path) -> StorageFull:
         f"the disk took no more bytes of a snapshot into {folder}; what was kept before is safe: free some space, "
         "then try again"
     )
-
-
-HELD = 8 * CHUNK
-"""Bytes of small objects that are buffered, so that one request to the store covers many."""
-
-
-class Adding:
-    """Adds objects to `pack`, each once, unless `library` has them."""
-
-    def __init__(self, pack: Pack, library: Library) -> None:
-        self._pack = pack
-        self._library = library
-        self._waiting: dict[bytes, tuple[str, bytes]] = {}
-        self._waiting_bytes = 0
-        self._packed: set[bytes] = set()
-
-    def offer(self, kind: str, data: bytes) -> bytes:
-        """Add an object unless the store has it; many are checked at once. Returns its name."""
-        name = object_id(kind, data)
-        if name not in self._waiting and name not in self._packed:
-            self._waiting[name] = (kind, data)
-            self._waiting_bytes += len(data)
-            if self._waiting_bytes > HELD:
-                self.flush()
-        return name
-
-    def settle(self, blob: bytes, start: int) -> bytes:
-        """Remove an object that was written to the pack at `start` if the store has it already."""
-        if blob in self._packed or not self._library.missing([blob]):
-            self._pack.take_back(start)
-        self._packed.add(blob)
-        return blob
-
-    def flush(self) -> None:
-        """Add the buffered objects that the store does not have."""
-        absent = self._library.missing(list(self._waiting)) if self._waiting else set()
-        for name, (kind, data) in self._waiting.items():
-            if name in absent:
-                self._pack.add(kind, data)
-        self._packed |= self._waiting.keys()
-        self._waiting.clear()
-        self._waiting_bytes = 0

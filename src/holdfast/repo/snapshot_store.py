@@ -15,10 +15,9 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -96,10 +95,23 @@ class ShadowShelf:
         """See `Shelf.diff`. Raises `SnapshotFailed` for a patch of more than `DIFF_MAX` bytes."""
         return await _in_thread(partial(self._diff, _id(before), _id(after)))
 
-    async def forget(self, session_id: str) -> None:
+    async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
+        """See `Shelf.look`."""
+        _check_session(session_id)
+        return await _in_thread(partial(self._keep, session_id, folder, None, user))
+
+    async def kept(self) -> dict[str, list[str]]:
+        """See `Shelf.kept`."""
+        return await _in_thread(lambda _: self._kept())
+
+    async def frees(self, but: Mapping[str, Collection[str]]) -> int:
+        """See `Shelf.frees`."""
+        return await _in_thread(partial(self._frees, but))
+
+    async def forget(self, session_id: str, *, but: Collection[str] = ()) -> None:
         """See `Shelf.forget`. The next `tidy` frees the space."""
         _check_session(session_id)
-        await _in_thread(partial(self._forget, session_id))
+        await _in_thread(partial(self._forget, session_id, frozenset(but)))
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""
@@ -137,7 +149,8 @@ class ShadowShelf:
     def _refs(self, session_id: str) -> Path:
         return self._git.folder / "refs" / "holdfast" / session_id
 
-    def _keep(self, session_id: str, folder: Path, seq: int, user: Owner | None, stop: threading.Event) -> Kept:
+    def _keep(self, session_id: str, folder: Path, seq: int | None, user: Owner | None, stop: threading.Event) -> Kept:
+        """Keep a folder; without `seq`, only name it."""
         with self._held(stop) as lock, ExitStack() as opened:
             root = open_folder(folder)
             opened.callback(os.close, root)
@@ -158,6 +171,9 @@ class ShadowShelf:
                 stop=stop,
             )
             tree = walk.run(root)
+            made = Kept(tree.hex(), walk.files, walk.bytes, walk.read, tuple(walk.skipped), walk.skipped_total)
+            if seq is None:
+                return made
             if pack.count:
                 self._git.take(pack.finish(), lock)
             ref = self._point(session_id, seq, tree)
@@ -165,7 +181,7 @@ class ShadowShelf:
             self._replace(self._folder / "seen" / session_id, encode(now_seen))
             if pack.count:
                 self._fold(lock)
-            return Kept(tree.hex(), walk.files, walk.bytes, walk.read, tuple(walk.skipped), walk.skipped_total)
+            return made
 
     def _now_ns(self, lock: int) -> int:
         """Return the time as the kernel stamps it on files: never later than a stamp made after this."""
@@ -249,12 +265,33 @@ class ShadowShelf:
                 next(library.trees([tree]))  # git's own message would be about its internals
             return self._git.diff(before.hex(), after.hex(), lock)
 
-    def _forget(self, session_id: str, stop: threading.Event) -> None:
+    def _kept(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for ref in sorted(self._refs("").glob("*/*"), key=_place_of):
+            tree = _read_ref(ref)
+            if tree is not None and tree.hex() not in found.setdefault(ref.parent.name, []):
+                found[ref.parent.name].append(tree.hex())
+        return found
+
+    def _frees(self, but: Mapping[str, Collection[str]], stop: threading.Event) -> int:
+        kept = self._kept()
+        left = {name for who, names in kept.items() for name in names if who not in but or name in but[who]}
+        gone = {name for names in kept.values() for name in names} - left
+        if not gone:
+            return 0
+        with self._held(stop) as lock:
+            return self._git.disk_usage([*gone, *(f"^{name}" for name in left)], lock)
+
+    def _forget(self, session_id: str, but: frozenset[str], stop: threading.Event) -> None:
         with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session
             (self._folder / "seen" / session_id).unlink(missing_ok=True)
-            if self._refs(session_id).exists():
-                (self._folder / "forgotten").touch()
-                shutil.rmtree(self._refs(session_id))
+            for ref in sorted(self._refs(session_id).glob("*")):
+                tree = _read_ref(ref)
+                if tree is None or tree.hex() not in but:
+                    (self._folder / "forgotten").touch()
+                    ref.unlink()
+            with suppress(OSError):  # it is not empty, or was never there
+                self._refs(session_id).rmdir()
 
     def _packs(self) -> list[Path]:
         return list((self._git.folder / "objects" / "pack").glob("*.pack"))
@@ -330,6 +367,12 @@ def _read_ref(path: Path) -> bytes | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     return bytes.fromhex(text) if _SNAPSHOT.fullmatch(text) else None
+
+
+def _place_of(ref: Path) -> tuple[str, int, str]:
+    """Return the order of a reference: by session, then by event."""
+    seq = ref.name.partition("-")[0]
+    return ref.parent.name, int(seq) if seq.isdecimal() else 0, ref.name
 
 
 def _sync_folder(path: Path) -> None:
