@@ -100,15 +100,15 @@ class Shelf(Protocol):
         ...
 
     async def kept(self) -> dict[str, list[str]]:
-        """Return the names of all snapshots by session, each session's in order of their events."""
+        """Return the names of all snapshots by session, the latest of each session last."""
         ...
 
-    async def frees(self, but: Mapping[str, Collection[str]]) -> int:
-        """Return about how many bytes `tidy` would free after these sessions forget all snapshots but the given."""
+    async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
+        """Return about how many bytes `tidy` would free after these sessions forget these snapshots."""
         ...
 
-    async def forget(self, session_id: str, *, but: Collection[str] = ()) -> None:
-        """Drop the snapshots of a session but some, except those that other sessions share. Safe to repeat."""
+    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
+        """Drop snapshots of a session, all or `only` some, except those that other sessions share. Safe to repeat."""
         ...
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:

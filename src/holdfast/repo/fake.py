@@ -39,7 +39,9 @@ class FakeShelf:
         tree = {path: data for path, data in self.folders[folder].items() if ".git" not in path.split("/")}
         name = _name(tree)
         self._trees[name] = tree
-        self._kept.setdefault(session_id, {})[name] = None
+        kept = self._kept.setdefault(session_id, {})
+        kept.pop(name, None)
+        kept[name] = None
         return Kept(name, len(tree), sum(map(len, tree.values())), read=len(tree))
 
     async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
@@ -84,14 +86,16 @@ class FakeShelf:
         """See `Shelf.kept`."""
         return {name: [*names] for name, names in self._kept.items() if names}
 
-    async def frees(self, but: Mapping[str, Collection[str]]) -> int:
+    async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
         """See `Shelf.frees`."""
-        left = {name for who, names in self._kept.items() for name in names if who not in but or name in but[who]}
+        left = {name for who, names in self._kept.items() for name in names if name not in gone.get(who, ())}
         return sum(len(data) for name, tree in self._trees.items() if name not in left for data in tree.values())
 
-    async def forget(self, session_id: str, *, but: Collection[str] = ()) -> None:
+    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
         """See `Shelf.forget`."""
-        self._kept[session_id] = {name: None for name in self._kept.get(session_id, {}) if name in but}
+        kept = self._kept.pop(session_id, {})
+        if only is not None:
+            self._kept[session_id] = {name: None for name in kept if name not in only}
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""

@@ -104,14 +104,14 @@ class ShadowShelf:
         """See `Shelf.kept`."""
         return await _in_thread(lambda _: self._kept())
 
-    async def frees(self, but: Mapping[str, Collection[str]]) -> int:
+    async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
         """See `Shelf.frees`."""
-        return await _in_thread(partial(self._frees, but))
+        return await _in_thread(partial(self._frees, gone))
 
-    async def forget(self, session_id: str, *, but: Collection[str] = ()) -> None:
+    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
         """See `Shelf.forget`. The next `tidy` frees the space."""
         _check_session(session_id)
-        await _in_thread(partial(self._forget, session_id, frozenset(but)))
+        await _in_thread(partial(self._forget, session_id, only))
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""
@@ -266,28 +266,29 @@ class ShadowShelf:
             return self._git.diff(before.hex(), after.hex(), lock)
 
     def _kept(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        found: dict[str, dict[str, None]] = {}
         for ref in sorted(self._refs("").glob("*/*"), key=_place_of):
             tree = _read_ref(ref)
-            if tree is not None and tree.hex() not in found.setdefault(ref.parent.name, []):
-                found[ref.parent.name].append(tree.hex())
-        return found
+            if tree is not None:
+                found.setdefault(ref.parent.name, {}).pop(tree.hex(), None)
+                found[ref.parent.name][tree.hex()] = None
+        return {session_id: [*names] for session_id, names in found.items()}
 
-    def _frees(self, but: Mapping[str, Collection[str]], stop: threading.Event) -> int:
+    def _frees(self, of: Mapping[str, Collection[str]], stop: threading.Event) -> int:
         kept = self._kept()
-        left = {name for who, names in kept.items() for name in names if who not in but or name in but[who]}
-        gone = {name for names in kept.values() for name in names} - left
+        left = {name for who, names in kept.items() for name in names if name not in of.get(who, ())}
+        gone = {name for names in of.values() for name in names} - left
         if not gone:
             return 0
         with self._held(stop) as lock:
             return self._git.disk_usage([*gone, *(f"^{name}" for name in left)], lock)
 
-    def _forget(self, session_id: str, but: frozenset[str], stop: threading.Event) -> None:
+    def _forget(self, session_id: str, only: Collection[str] | None, stop: threading.Event) -> None:
         with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session
             (self._folder / "seen" / session_id).unlink(missing_ok=True)
             for ref in sorted(self._refs(session_id).glob("*")):
                 tree = _read_ref(ref)
-                if tree is None or tree.hex() not in but:
+                if only is None or (tree is not None and tree.hex() in only):
                     (self._folder / "forgotten").touch()
                     ref.unlink()
             with suppress(OSError):  # it is not empty, or was never there

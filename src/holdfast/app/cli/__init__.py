@@ -83,6 +83,8 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "recover": VerbInfo("log", "Continue after acknowledged events were lost", "holdfast recover --yes"),
     "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k > session.jsonl"),
+    "rm": VerbInfo("life", "Remove sessions for good", "holdfast rm 7f3k"),
+    "prune": VerbInfo("life", "Free the space of finished sessions", "holdfast prune --older-than 30d"),
     "doctor": VerbInfo("machine", "Check what this machine can isolate, and how to fix gaps", "holdfast doctor"),
     "hands": VerbInfo("machine", "Provide sandboxes to a brain on another machine", "holdfast hands serve"),
     "sim": VerbInfo("sim", "Run the crash simulator over many seeds", "holdfast sim --seeds 500"),

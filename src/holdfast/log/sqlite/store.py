@@ -12,11 +12,11 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from holdfast.clock import Clock
-from holdfast.errors import LogUnavailable, StorageFull
+from holdfast.errors import HeadMoved, LogUnavailable, StorageFull
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
-from holdfast.log.removal import read_gone
+from holdfast.log.removal import Gone, read_gone
 from holdfast.log.sqlite.append import Writer
 from holdfast.log.sqlite.connect import PATIENCE_S, Outage, connect, sentences
 from holdfast.log.sqlite.migrate import open_file
@@ -203,9 +203,14 @@ class SqliteStore:
         return await self._read(lambda reader: reader.stopped())
 
     async def remove(self, rows: Sequence[SessionRow], actor: str) -> None:
-        gone = await self.look(lambda look: read_gone(look, rows))
         event_id = new_event_id(self._clock.now_us(), self._entropy)
-        await self._write(lambda now: now.remove(gone, event_id, actor, live=self._live))
+        for tries_left in (2, 1, 0):
+            gone = await self.look(lambda look: read_gone(look, rows))
+            try:
+                return await self._write(partial(_removed, gone, event_id, actor, self._live))
+            except HeadMoved:  # perhaps only the home's own log
+                if not tries_left:
+                    raise
 
     async def while_quiet(self, row: SessionRow, work: Callable[[], object]) -> bool:
         def job(now: Transaction) -> bool:
@@ -259,3 +264,7 @@ class SqliteStore:
         for session_id, head in ask.moved:
             self._watch.moved(session_id, head)
         return ask.result()
+
+
+def _removed(gone: Gone, event_id: str, actor: str, live: Callable[[str], bool], now: Transaction) -> None:
+    now.remove(gone, event_id, actor, live=live)
