@@ -128,6 +128,15 @@ class ShadowShelf:
                 self._git.ready()
                 yield file.fileno()
 
+    @contextmanager
+    def still(self, stop: threading.Event) -> Iterator[None]:
+        """Keep the store's files in place for the block: other processes only add some. Raises as `Shelf`."""
+        with self._held(stop), open(self._folder / "folding", "a+b") as folding:
+            while not try_lock(folding.fileno()):
+                if stop.wait(_PAUSE_S):
+                    raise Stopped
+            yield
+
     def _wait_for_lock(self, lock: int, stop: threading.Event, *, shared: bool) -> None:
         """Take the lock: shared by processes that add, exclusive for one that removes.
 

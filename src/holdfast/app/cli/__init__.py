@@ -85,6 +85,8 @@ VERBS: dict[str, VerbInfo] = {
     "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k > session.jsonl"),
     "rm": VerbInfo("life", "Remove sessions for good", "holdfast rm 7f3k"),
     "prune": VerbInfo("life", "Free the space of finished sessions", "holdfast prune --older-than 30d"),
+    "backup": VerbInfo("life", "Back up a home, also while sessions run", "holdfast backup night.tar.gz"),
+    "restore": VerbInfo("life", "Restore a home from a backup", "holdfast restore night.tar.gz --to ./home"),
     "doctor": VerbInfo("machine", "Check what this machine can isolate, and how to fix gaps", "holdfast doctor"),
     "hands": VerbInfo("machine", "Provide sandboxes to a brain on another machine", "holdfast hands serve"),
     "sim": VerbInfo("sim", "Run the crash simulator over many seeds", "holdfast sim --seeds 500"),

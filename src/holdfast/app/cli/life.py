@@ -7,6 +7,7 @@ import os
 import sys
 import termios
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -14,14 +15,17 @@ import msgspec
 
 from holdfast.app.call import Call, span
 from holdfast.app.cli.ps import short_name
-from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.screen.events import counted
+from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
 from holdfast.app.settings.values import size_text
 from holdfast.app.trust_prompt import can_ask
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UnknownSession, UsageError
-from holdfast.service import space
+from holdfast.facts.codec import SCHEMA
+from holdfast.ids import new_event_id, system_entropy
+from holdfast.service import backup, space
 from holdfast.service.removal import Tree, remove_tree, tidy, trees_to_remove, were_removed
 
 CANCEL_S = 10.0
@@ -183,3 +187,59 @@ def _name(call: Call, only_here: Sequence[space.Item]) -> None:
             call.note(f"only here: {name} ({item.only_here})")
     if not call.json and len(only_here) > NAMED:
         call.note(f"only here: {len(only_here) - NAMED} more; --json names them all")
+
+
+def backup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `backup`."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="Archive to write: .tar or .tar.gz")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+
+
+async def backup_run(call: Call) -> int:
+    """Back up the home, also while sessions run."""
+    file, clock = call.args.file.absolute(), SystemClock()
+    backup.mode_of(file)
+    async with open_runtime(call.settings) as runtime:
+        home, at_us = runtime.home.path, clock.now_us()
+        manifest = backup.Manifest(backup.FORM, new_event_id(at_us, system_entropy), at_us, str(home), PROGRAM, SCHEMA)
+        saved = await backup.back_up(home, database_path(call.settings), file, manifest)
+    if call.json:
+        call.emit({"file": str(file), **msgspec.to_builtins(saved)})
+        return 0
+    parts = {"holdfast.db": "the log", "snapshots": "snapshots of workspaces", "secrets": "secrets"}
+    for part, title in parts.items():
+        if part in saved.bytes:
+            call.say(f"{title:<24}  {size_text(saved.bytes[part]):>10}")
+    call.say(f"backed up {counted(saved.sessions, 'session')} to {file}")
+    if saved.secrets:
+        call.note(f"it holds the values of these secrets, since they are in the home: {', '.join(saved.secrets)}")
+    call.note(
+        "not in it: folders given with --workspace, repositories, environments, and your own settings; workspaces made "
+        "by Holdfast are in it as far as they have snapshots"
+    )
+    return 0
+
+
+def restore_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `restore`."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="Archive that `holdfast backup` wrote")
+    parser.add_argument("--to", metavar="HOME", type=Path, help="New or empty folder (default: the home)")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+
+
+async def restore_run(call: Call) -> int:
+    """Restore a home from a backup, and verify it."""
+    home = (call.args.to or Path(call.settings.home)).absolute()
+    done = await backup.restore(call.args.file, home, SystemClock(), system_entropy, local_caller("cli"))
+    if call.json:
+        call.emit({"home": str(home), **msgspec.to_builtins(done)})
+        return 0
+    at = rfc3339(done.manifest.at_us)[:19]
+    call.say(f"{counted(done.sessions, 'session')}, {counted(done.events, 'event')}: all chains and rows verify")
+    call.say(f"restored the home of {at}Z in {home}")
+    if done.told:
+        call.note(
+            f"{counted(done.told, 'session')} can go on, and may have done more since: each is told so. Never run them "
+            f"in two homes at once. Next: `holdfast ps --home {home}`"
+        )
+    return 0
