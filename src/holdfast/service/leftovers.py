@@ -23,7 +23,6 @@ from holdfast.errors import EgressUnavailable, HoldfastError, RepositoryUnfit, U
 from holdfast.facts.session import SessionCreated
 from holdfast.hands.incarnation import by_session, remove
 from holdfast.hands.launch import end_supervisor
-from holdfast.hands.limits.plan import baseline_name
 from holdfast.log.base import Removals, Snapshots
 from holdfast.log.removal import removed_sessions
 from holdfast.log.verify import Source
@@ -137,10 +136,7 @@ async def clear(place: Premises, session_ids: Iterable[str]) -> None:
         for folder in sandboxes.get(session_id, ()):
             await anyio.to_thread.run_sync(end_supervisor, folder)
             await anyio.to_thread.run_sync(remove, folder)
-        workspace = place.workspaces / session_id
-        usage = place.home / "usage" / baseline_name(session_id, str(workspace))
-        usage.unlink(missing_ok=True)
-        place.set_aside(workspace, *proxy_folders(place.home, session_id))
+        place.set_aside(place.workspaces / session_id, *proxy_folders(place.home, session_id))
         if place.shelf is not None:
             await place.shelf.forget(session_id)
     await place.empty()

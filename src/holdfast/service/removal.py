@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.facts.session import SessionCreated
+from holdfast.hands.limits.plan import baseline_name
 from holdfast.log.base import Which, each_session
 from holdfast.log.removal import removed_sessions
 from holdfast.service.intake import OVER
@@ -95,6 +96,8 @@ async def remove_tree(place: Premises, tree: Tree) -> None:
     for repo, refs in tree.refs.items():
         await drop_refs(place, repo, refs)
     await place.store.remove(tree.rows, place.actor)
+    for row in tree.rows:
+        (place.home / "usage" / baseline_name(row.session_id, row.workspace)).unlink(missing_ok=True)
     await clear(place, [row.session_id for row in tree.rows])
 
 

@@ -22,6 +22,7 @@ from holdfast.hands.incarnation import at_work, forsaken, remnants, remove
 from holdfast.hands.limits.plan import baseline_name
 from holdfast.log.base import each_session
 from holdfast.repo.base import Owner
+from holdfast.repo.plumbing.objects import is_git_name
 from holdfast.service.intake import OVER
 from holdfast.service.leftovers import Premises, clear_removed, drop_refs, may_testify, proxy_folders, refs_of
 from holdfast.service.removal import TIDY_S
@@ -128,9 +129,21 @@ async def _only_here(place: Premises, row: SessionRow, path: Path, kept: Sequenc
         now = await place.shelf.look(row.session_id, path, user=user if root else Owner(os.getuid(), os.getgid()))
     except HoldfastError as error:
         return f"it cannot be compared with its snapshots: {error}"
+    with_git = await anyio.to_thread.run_sync(_git_folder, path)
+    if with_git:
+        return f"no snapshot has {with_git}"
     if now.skipped_total:
         return f"no snapshot has {now.skipped[0].path}: {now.skipped[0].why}"
     return "" if now.snapshot == kept[-1] else "it changed after its last snapshot"
+
+
+def _git_folder(path: Path) -> str:
+    """Return the first entry that snapshots leave out by its name, empty for none."""
+    for folder, folders, files in os.walk(path):
+        for name in (*folders, *files):
+            if is_git_name(os.fsencode(name)):
+                return os.path.join(folder, name)
+    return ""
 
 
 async def _snapshots(place: Premises, home: Home) -> list[Item]:
