@@ -194,3 +194,17 @@ def test_backup_and_restore_killed_at_any_moment(type: Type, tmp_path: Path, hol
     shutil.rmtree(then, ignore_errors=True)
     type("restore", file, "--to", then).went()
     assert not list(tmp_path.glob(".then*"))
+
+
+def test_snapshots_count_toward_the_disk_limit(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
+    """A session that replaces its files again and again keeps its latest snapshots, not all."""
+    turns = [bash("head -c 1500000 /dev/urandom > file") for _ in range(8)]
+    model = script(tmp_path / "m.json", *turns, turn(text="done"))
+    (tmp_path / "here" / "holdfast.toml").write_text('[hands]\ndisk_bytes = "4M"\n')
+    type("run", "x", "--model", model, "--session-id", "k").went()
+    store = holdfast_home / "snapshots"
+    kept = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+    assert kept < 8_000_000, "8 snapshots of 1.5 MB take more than twice the limit"
+    taken = rows(holdfast_home / "holdfast.db", "select count(*) from events where type = 'workspace.snapshotted'")
+    assert taken[0][0] >= 8
+    assert "all chains and rows verify" in type("verify").went().out

@@ -35,7 +35,8 @@ class Kept(msgspec.Struct, frozen=True):
     """A snapshot: its name, the number of its files and links, and their bytes.
 
     `read` of the files were read for it; the others had not changed since the last one. `skipped` names the first of
-    `skipped_total` entries that are not in it.
+    `skipped_total` entries that are not in it. `grown` are the bytes that the session's snapshots added to the store
+    since some of them were last forgotten.
     """
 
     snapshot: str
@@ -44,6 +45,7 @@ class Kept(msgspec.Struct, frozen=True):
     read: int = 0
     skipped: tuple[Skipped, ...] = ()
     skipped_total: int = 0
+    grown: int = 0
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -99,8 +101,8 @@ class Shelf(Protocol):
         """Return what `keep` would, without keeping anything."""
         ...
 
-    async def kept(self) -> dict[str, list[str]]:
-        """Return the names of all snapshots by session, the latest of each session last."""
+    async def kept(self, session_id: str = "") -> dict[str, list[str]]:
+        """Return the names of the snapshots by session, of one or all; the latest of each session is the last."""
         ...
 
     async def frees(self, gone: Mapping[str, Collection[str]]) -> int:

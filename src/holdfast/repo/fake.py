@@ -82,9 +82,9 @@ class FakeShelf:
             del self._trees[found.snapshot]
         return found
 
-    async def kept(self) -> dict[str, list[str]]:
+    async def kept(self, session_id: str = "") -> dict[str, list[str]]:
         """See `Shelf.kept`."""
-        return {name: [*names] for name, names in self._kept.items() if names}
+        return {name: [*names] for name, names in self._kept.items() if names and session_id in ("", name)}
 
     async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
         """See `Shelf.frees`."""

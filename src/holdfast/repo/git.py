@@ -363,3 +363,17 @@ def full(folder: Path) -> StorageFull:
         f"the disk took no more bytes of a snapshot into {folder}; what was kept before is safe: free some space, "
         "then try again"
     )
+
+
+def sync_folder(path: Path) -> None:
+    """Sync a folder's entries to disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    return sum(os.lstat(os.path.join(path, name)).st_size for path, _, names in os.walk(folder) for name in names)

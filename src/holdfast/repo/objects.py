@@ -143,6 +143,11 @@ class Pack:
         self.count += 1
         return digest.digest(), start
 
+    @property
+    def size(self) -> int:
+        """Bytes of the finished pack, 0 for one without objects."""
+        return os.fstat(self._file.fileno()).st_size if self.count else 0
+
     def take_back(self, start: int) -> None:
         """Drop the last object, which begins at that position."""
         self._cut(start)

@@ -2,6 +2,7 @@
 
     <folder>/git/            the repository; refs/holdfast/<session>/<seq> keeps each snapshot
     <folder>/seen/<session>  the unchanged files at its last snapshot: a cache
+    <folder>/grown/<session> the bytes that its snapshots added
     <folder>/tmp/            files before they have their names
     <folder>/lock            shared by processes that add, exclusive for one that removes
 
@@ -24,12 +25,13 @@ from typing import BinaryIO, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from holdfast.errors import SnapshotFailed
 from holdfast.locks import locked, try_lock
 from holdfast.repo.archive import Arrival, departure
 from holdfast.repo.base import Change, Kept, Owner, Restored
-from holdfast.repo.git import Git, Stopped, full
+from holdfast.repo.git import Git, Stopped, folder_bytes, full, sync_folder
 from holdfast.repo.objects import Pack
 from holdfast.repo.restore import Contents, Restore, compare, empty_folder
 from holdfast.repo.walk import FORM, Seen, Walk, encode, load, open_folder
@@ -100,9 +102,9 @@ class ShadowShelf:
         _check_session(session_id)
         return await _in_thread(partial(self._keep, session_id, folder, None, user))
 
-    async def kept(self) -> dict[str, list[str]]:
+    async def kept(self, session_id: str = "") -> dict[str, list[str]]:
         """See `Shelf.kept`."""
-        return await _in_thread(lambda _: self._kept())
+        return await _in_thread(lambda _: self._kept(session_id or "*"))
 
     async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
         """See `Shelf.frees`."""
@@ -190,7 +192,17 @@ class ShadowShelf:
             self._replace(self._folder / "seen" / session_id, encode(now_seen))
             if pack.count:
                 self._fold(lock)
-            return made
+            return replace(made, grown=self._grown(session_id, pack.size))
+
+    def _grown(self, session_id: str, size: int) -> int:
+        """Add to the bytes of a session's packs, and return them."""
+        count = self._folder / "grown" / session_id
+        try:
+            size += int(count.read_text())
+        except (OSError, ValueError):
+            count.parent.mkdir(mode=0o700, exist_ok=True)
+        self._replace(count, str(size).encode())
+        return size
 
     def _now_ns(self, lock: int) -> int:
         """Return the time as the kernel stamps it on files: never later than a stamp made after this."""
@@ -230,7 +242,7 @@ class ShadowShelf:
                 os.fsync(file.fileno())
         new.replace(path)
         if sync:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def _restore(self, tree: bytes, folder: Path, user: Owner | None, stop: threading.Event) -> Restored:
         with self._held(stop) as lock, self._git.library(lock) as library:
@@ -260,9 +272,10 @@ class ShadowShelf:
                 tree = arrival.run(source)
                 if pack.count:
                     self._git.take(pack.finish(), lock)
+                grown = self._grown(session_id, pack.size)
             self._point(session_id, seq, tree)
             self._fold(lock)
-            return Kept(tree.hex(), arrival.files, arrival.bytes, arrival.files)
+            return Kept(tree.hex(), arrival.files, arrival.bytes, arrival.files, grown=grown)
 
     def _changes(self, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
         with self._held(stop) as lock, self._git.library(lock) as library:
@@ -274,9 +287,9 @@ class ShadowShelf:
                 next(library.trees([tree]))  # git's own message would be about its internals
             return self._git.diff(before.hex(), after.hex(), lock)
 
-    def _kept(self) -> dict[str, list[str]]:
+    def _kept(self, of: str = "*") -> dict[str, list[str]]:
         found: dict[str, dict[str, None]] = {}
-        for ref in sorted(self._refs("").glob("*/*"), key=_place_of):
+        for ref in sorted(self._refs("").glob(f"{of}/*"), key=_place_of):
             tree = _read_ref(ref)
             if tree is not None:
                 found.setdefault(ref.parent.name, {}).pop(tree.hex(), None)
@@ -294,7 +307,8 @@ class ShadowShelf:
 
     def _forget(self, session_id: str, only: Collection[str] | None, stop: threading.Event) -> None:
         with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session
-            (self._folder / "seen" / session_id).unlink(missing_ok=True)
+            for cache in ("seen", "grown"):
+                (self._folder / cache / session_id).unlink(missing_ok=True)
             for ref in sorted(self._refs(session_id).glob("*")):
                 tree = _read_ref(ref)
                 if only is None or (tree is not None and tree.hex() in only):
@@ -318,7 +332,7 @@ class ShadowShelf:
 
     def _tidy(self, timeout_s: float, stop: threading.Event) -> int:
         with self._held(stop, alone=True) as lock:
-            before = _size(self._folder)
+            before = folder_bytes(self._folder)
             for left in [
                 *(self._folder / "tmp").iterdir(),
                 *(self._git.folder / "objects").glob("**/tmp_*"),
@@ -330,7 +344,7 @@ class ShadowShelf:
             how = ["-a"] if forgotten.exists() else ["--geometric=2"]
             if self._git.run("repack", *how, "-d", "-n", "-q", locks=(lock,), timeout_s=timeout_s):
                 forgotten.unlink(missing_ok=True)
-            return max(0, before - _size(self._folder))
+            return max(0, before - folder_bytes(self._folder))
 
 
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:
@@ -383,15 +397,3 @@ def _place_of(ref: Path) -> tuple[str, int, str]:
     """Return the order of a reference: by session, then by event."""
     seq = ref.name.partition("-")[0]
     return ref.parent.name, int(seq) if seq.isdecimal() else 0, ref.name
-
-
-def _sync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _size(folder: Path) -> int:
-    return sum(os.lstat(os.path.join(path, name)).st_size for path, _, names in os.walk(folder) for name in names)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from holdfast.brain.acts.hands import TIDY_S
 from holdfast.errors import UsageError
 from holdfast.facts.session import SessionCreated
 from holdfast.hands.limits.plan import baseline_name
@@ -107,10 +108,6 @@ async def tidy(place: Premises) -> None:
     await place.store.sweep()
     if place.shelf is not None:
         await place.shelf.tidy(timeout_s=TIDY_S)
-
-
-TIDY_S = 100.0
-"""Longest time that the snapshot store is folded, in seconds: other processes wait 120 s for it."""
 
 
 async def were_removed(place: Premises, names: Sequence[str]) -> bool:

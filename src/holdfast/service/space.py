@@ -14,6 +14,7 @@ from typing import Literal
 import anyio.to_thread
 import msgspec
 
+from holdfast.brain.acts.hands import TIDY_S
 from holdfast.environment.layers import remove as remove_path
 from holdfast.environment.layers import size_of
 from holdfast.errors import HoldfastError, RepositoryUnfit
@@ -25,7 +26,6 @@ from holdfast.repo.base import Owner
 from holdfast.repo.plumbing.objects import is_git_name
 from holdfast.service.intake import OVER
 from holdfast.service.leftovers import Premises, clear_removed, drop_refs, may_testify, proxy_folders, refs_of
-from holdfast.service.removal import TIDY_S
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import Kinds
 
