@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from holdfast import __version__
 from holdfast.app.exits import machine_trouble
@@ -42,9 +41,6 @@ from holdfast.repo.repository import Repository
 from holdfast.service.intake import Intake
 from holdfast.service.opening import Site
 from holdfast.session.rows import Uptime
-
-if TYPE_CHECKING:
-    from holdfast.service.leftovers import Premises
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -117,22 +113,6 @@ class Runtime:
         path = Path(workspace.path)
         if workspace.disposable and path.parent == self.home.workspaces:
             shutil.rmtree(path, ignore_errors=True)
-
-    @cached_property
-    def premises(self) -> Premises:
-        """The home as its life cycle sees it: what it holds, and how to remove it."""
-        from holdfast.repo.git_repository import GitRepository
-        from holdfast.service.leftovers import Premises
-
-        return Premises(
-            store=self.store,
-            home=self.home.path,
-            clock=SystemClock(),
-            shelf=self.shelf,
-            layers=LayerStore(self.home.path / "environments", SystemClock()),
-            repository=lambda path: GitRepository(path, self.home.path / "repositories"),
-            actor=self.intake.actor,
-        )
 
     @cached_property
     def site(self) -> Site:

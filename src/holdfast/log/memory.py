@@ -17,7 +17,6 @@ from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log import chain
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, is_older
 from holdfast.log.chain import StoredBlob, StoredEvent, damaged, events_of
-from holdfast.log.removal import read_gone
 from holdfast.log.transaction import LAST, Transaction, fenced, is_like, pick, pick_item, ready, unknown
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
@@ -106,14 +105,6 @@ class _Tables:
                 self.reservations.pop(key, None)
             else:
                 self.reservations[key] = amount
-        for name in done.removed:
-            for table in (self.events, self.lying):
-                table.pop(name, None)
-            self.keys.pop(self.rows.pop(name).key, None)
-        self.posts = {place: seq for place, seq in self.posts.items() if place[0] not in done.removed}
-        self.reservations = {at: pico for at, pico in self.reservations.items() if at[0] not in done.removed}
-        self.items = {name: item for name, item in self.items.items() if item.session_id not in done.removed}
-        self.accounts = {name: row for name, row in self.accounts.items() if name not in done.closed}
 
 
 class MemoryStore:
@@ -288,17 +279,6 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         home = self._tables.row(HOME)
         return stop_in(home.detail) if home is not None else None
-
-    async def remove(self, rows: Sequence[SessionRow], actor: str) -> None:
-        transaction = await self._begin()
-        transaction.remove(read_gone(self._tables, rows), self._event_id(), actor, live=self._live.__contains__)
-        self._commit(transaction)
-
-    async def while_quiet(self, row: SessionRow, work: Callable[[], object]) -> bool:
-        quiet = (await self._begin()).is_quiet(row, self._live.__contains__)
-        if quiet:
-            work()
-        return quiet
 
     async def look(self, work: Callable[[Look], T]) -> T:
         await anyio.lowlevel.checkpoint()

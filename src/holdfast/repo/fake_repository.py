@@ -6,7 +6,7 @@ It supports regular files only, no links, executables or submodules, and follows
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,29 +185,6 @@ class FakeRepository:
             raise checked_out(ref, "a worktree")
         self.refs[ref] = new
         return True
-
-    async def refs_below(self, below: str) -> dict[str, str]:
-        """See `Refs.refs_below`."""
-        return {ref: commit for ref, commit in sorted(self.refs.items()) if ref.startswith(below)}
-
-    async def leads(self, commit: str, but: Collection[str]) -> bool:
-        """See `Refs.leads`."""
-        left = [at for ref, at in self.refs.items() if ref not in but]
-        while left:
-            at = left.pop()
-            if at == commit:
-                return True
-            left += self._commits[at].parents
-        return False
-
-    async def drop(self, ref: str, old: str) -> bool:
-        """See `Refs.drop`."""
-        check_ref(ref, old, None)
-        if ref in self.held | {self.branch}:
-            raise checked_out(ref, "a worktree")
-        if self.refs.get(ref) == old:
-            del self.refs[ref]
-        return ref not in self.refs
 
     async def changes(self, before: str, after: str) -> list[FileChange]:
         """See `Repository.changes`."""

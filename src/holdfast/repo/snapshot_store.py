@@ -289,7 +289,8 @@ class ShadowShelf:
 
     def _kept(self, of: str = "*") -> dict[str, list[str]]:
         found: dict[str, dict[str, None]] = {}
-        for ref in sorted(self._refs("").glob(f"{of}/*"), key=_place_of):
+        refs = self._refs("").glob(f"{of}/*")
+        for ref in sorted(refs, key=lambda ref: (int(ref.name.partition("-")[0]), ref.name)):
             tree = _read_ref(ref)
             if tree is not None:
                 found.setdefault(ref.parent.name, {}).pop(tree.hex(), None)
@@ -317,12 +318,9 @@ class ShadowShelf:
             with suppress(OSError):  # it is not empty, or was never there
                 self._refs(session_id).rmdir()
 
-    def _packs(self) -> list[Path]:
-        return list((self._git.folder / "objects" / "pack").glob("*.pack"))
-
     def _fold(self, lock: int) -> None:
         """Fold many packs into few, each at least twice the next; unreferenced objects are kept too."""
-        if len(self._packs()) < MANY_PACKS:
+        if len(list((self._git.folder / "objects" / "pack").glob("*.pack"))) < MANY_PACKS:
             return
         with locked(self._folder / "folding") as folding:
             if folding is not None:
@@ -391,9 +389,3 @@ def _read_ref(path: Path) -> bytes | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     return bytes.fromhex(text) if _SNAPSHOT.fullmatch(text) else None
-
-
-def _place_of(ref: Path) -> tuple[str, int, str]:
-    """Return the order of a reference: by session, then by event."""
-    seq = ref.name.partition("-")[0]
-    return ref.parent.name, int(seq) if seq.isdecimal() else 0, ref.name

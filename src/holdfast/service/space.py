@@ -88,11 +88,12 @@ async def find(place: Premises, kinds: Kinds, before_us: int) -> list[Item]:
     """Find what can be freed of sessions that ended before a time. Changes nothing."""
     home = await look(place, before_us)
     working = await anyio.to_thread.run_sync(at_work, place.home / "hands")
+    unused = await anyio.to_thread.run_sync(place.layers.unused, before_us / 1_000_000)
     idle = {name: row for name, row in home.over.items() if working is not None and name not in working}
     return [
         *await _workspaces(place, home, idle),
         *await _snapshots(place, home),
-        *await anyio.to_thread.run_sync(_layers, place, before_us),
+        *(Item(kind="layers", paths=(str(folder),), bytes=size) for folder, size in unused),
         *await anyio.to_thread.run_sync(_usage, place, home),
         *await anyio.to_thread.run_sync(_egress, place, idle),
         *await _sandboxes(place, kinds),
@@ -158,11 +159,6 @@ async def _snapshots(place: Premises, home: Home) -> list[Item]:
             why = f"{len(earlier)} earlier states of its files"
             found.append(Item(kind="snapshots", paths=earlier, bytes=size, session_id=name, only_here=why))
     return found
-
-
-def _layers(place: Premises, before_us: int) -> list[Item]:
-    unused = place.layers.unused(before_us / 1_000_000)
-    return [Item(kind="layers", paths=(str(folder),), bytes=size) for folder, size in unused]
 
 
 def _usage(place: Premises, home: Home) -> list[Item]:

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.app.call import Call, span
 from holdfast.app.cli.ps import short_name
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
+from holdfast.app.running.workers import premises
 from holdfast.app.screen.events import counted
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
@@ -56,7 +57,7 @@ def rm_arguments(parser: argparse.ArgumentParser) -> None:
 async def rm_run(call: Call) -> int:
     """Remove session trees with everything that only they hold."""
     async with open_runtime(call.settings) as runtime:
-        place = runtime.premises
+        place = premises(runtime)
         try:
             trees = await trees_to_remove(place, call.args.sessions)
         except UnknownSession:
@@ -125,8 +126,8 @@ async def _remove(runtime: Runtime, tree: Tree) -> None:
         token = 0
         while {row.session_id for row in tree.rows} & (await runtime.store.holders()).keys():
             token = await runtime.store.changed(token)
-    (now,) = await trees_to_remove(runtime.premises, [tree.root.session_id]) if tree.running else (tree,)
-    await remove_tree(runtime.premises, now)
+    (now,) = await trees_to_remove(premises(runtime), [tree.root.session_id]) if tree.running else (tree,)
+    await remove_tree(premises(runtime), now)
 
 
 def prune_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +144,7 @@ async def prune_run(call: Call) -> int:
     """Free the space of finished sessions; their logs stay."""
     age_s = call.args.older_than or retention(call.settings).older_than_s
     async with open_runtime(call.settings) as runtime:
-        items = await space.find(runtime.premises, runtime.kinds, SystemClock().now_us() - round(age_s * 1e6))
+        items = await space.find(premises(runtime), runtime.kinds, SystemClock().now_us() - round(age_s * 1e6))
         only_here = [item for item in items if item.only_here]
         if call.args.dry_run:
             _table(call, items, "would free")
@@ -153,7 +154,7 @@ async def prune_run(call: Call) -> int:
         if only_here and not agreed:
             _name(call, only_here)
             agreed = can_ask(call) and await confirmed(call, f"Delete {counted(len(only_here), 'thing')} for good?")
-        done = await space.free(runtime.premises, items if agreed else [item for item in items if not item.only_here])
+        done = await space.free(premises(runtime), items if agreed else [item for item in items if not item.only_here])
         _table(call, done, "freed")
         if only_here and not agreed and not can_ask(call):
             call.note(f"what exists only here was left; to delete it too: `{call.typed('prune', '--yes')}`")

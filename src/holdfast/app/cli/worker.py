@@ -14,7 +14,7 @@ from holdfast.app.home import serve
 from holdfast.app.news import end_jobs, look_after
 from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
-from holdfast.app.running.workers import sweep
+from holdfast.app.running.workers import premises, sweep
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.progress import JsonProgress
 from holdfast.app.settings.config import database_path
@@ -116,8 +116,8 @@ async def _free_daily(work: _Work, runtime: Runtime, older_than_s: float) -> Non
             age_s = clock.now_us() / 1e6 - last.stat().st_mtime if last.exists() else DAY_S
             if not 0 <= age_s < DAY_S:
                 last.touch()
-                items = await find(runtime.premises, runtime.kinds, clock.now_us() - round(older_than_s * 1e6))
-                done = await free(runtime.premises, [item for item in items if not item.only_here])
+                items = await find(premises(runtime), runtime.kinds, clock.now_us() - round(older_than_s * 1e6))
+                done = await free(premises(runtime), [item for item in items if not item.only_here])
                 if done:
                     size = size_text(sum(item.bytes for item in done))
                     work.say(f"freed {size} of sessions that ended {older_than_s / DAY_S:.0f} days ago or earlier")

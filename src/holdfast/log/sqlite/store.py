@@ -16,7 +16,7 @@ from holdfast.errors import HeadMoved, LogUnavailable, StorageFull
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
-from holdfast.log.removal import Gone, read_gone
+from holdfast.log.removal import read_gone
 from holdfast.log.sqlite.append import Writer
 from holdfast.log.sqlite.connect import PATIENCE_S, Outage, connect, sentences
 from holdfast.log.sqlite.migrate import open_file
@@ -207,7 +207,8 @@ class SqliteStore:
         for tries_left in (2, 1, 0):
             gone = await self.look(lambda look: read_gone(look, rows))
             try:
-                return await self._write(partial(_removed, gone, event_id, actor, self._live))
+                work = partial(Transaction.remove, gone=gone, event_id=event_id, actor=actor, live=self._live)
+                return await self._write(work)
             except HeadMoved:  # perhaps only the home's own log
                 if not tries_left:
                     raise
@@ -264,7 +265,3 @@ class SqliteStore:
         for session_id, head in ask.moved:
             self._watch.moved(session_id, head)
         return ask.result()
-
-
-def _removed(gone: Gone, event_id: str, actor: str, live: Callable[[str], bool], now: Transaction) -> None:
-    now.remove(gone, event_id, actor, live=live)

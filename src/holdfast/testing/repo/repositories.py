@@ -5,11 +5,9 @@ Run each check on a fresh rig of yours, as the tests do with `holdfast.repo.git_
 
 from __future__ import annotations
 
-from typing import cast
-
 import anyio
 
-from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Refs, Standing
+from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 from holdfast.testing import checks_of
 from holdfast.testing.repo.rig import (
     AT_US,
@@ -362,27 +360,6 @@ async def a_branch_that_is_checked_out_is_not_moved(rig: RepositoryRig) -> None:
     rig.occupy(MAIN)
     assert "checked out" in await unfit(rig.repository.point(MAIN, one.commit, start.commit))
     assert await rig.repository.resolve(MAIN) == start
-
-
-async def a_ref_is_dropped_where_it_is(rig: RepositoryRig) -> None:
-    start = await start_of(rig)
-    refs = cast(Refs, rig.repository)
-    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
-    kept, task = "refs/holdfast/m/base", "refs/heads/holdfast/m/task"
-    for ref, commit in ((MAIN, start), (kept, one), (task, one)):
-        assert await rig.repository.point(ref, commit.commit, None)
-    assert await refs.refs_below("refs/holdfast/m/") == {kept: one.commit}
-    assert await refs.refs_below("refs/heads/holdfast/m/") == {MAIN: start.commit, task: one.commit}
-    assert await refs.leads(one.commit, [kept])
-    assert not await refs.leads(one.commit, [kept, task])
-    assert await refs.leads(start.commit, [kept, MAIN])
-    assert not await refs.drop(task, start.commit)
-    assert await refs.drop(task, one.commit)
-    assert await refs.drop(task, one.commit)
-    assert await rig.repository.resolve(task) is None
-    rig.occupy(MAIN)
-    assert "checked out" in await unfit(refs.drop(MAIN, start.commit))
-    await unfit(refs.drop("refs/heads/main", start.commit))
 
 
 REPOSITORY_CHECKS: dict[str, RepositoryCheck] = checks_of(__name__)
