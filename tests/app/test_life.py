@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -208,3 +209,23 @@ def test_snapshots_count_toward_the_disk_limit(type: Type, tmp_path: Path, holdf
     taken = rows(holdfast_home / "holdfast.db", "select count(*) from events where type = 'workspace.snapshotted'")
     assert taken[0][0] >= 8
     assert "all chains and rows verify" in type("verify").went().out
+
+
+def test_a_worker_frees_space_daily_if_the_user_says_so(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
+    model = script(tmp_path / "m.json", bash("echo a > a"), turn(text="done"))
+    type("run", "x", "--model", model, "--session-id", "k").went()
+    (workspace,) = (holdfast_home / "workspaces").iterdir()
+    own = Path(os.environ["XDG_CONFIG_HOME"]) / "holdfast" / "holdfast.toml"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text('[retention]\nolder_than = "0.001s"\ndaily = true\n')
+    worker = spawn("worker")
+    try:
+        assert worker.stderr is not None
+        assert any("  freed " in line for line in worker.stderr)
+        assert not workspace.exists()
+    finally:
+        worker.kill()
+        ended(worker)
+    own.unlink()
+    Path("holdfast.toml").write_text("[retention]\ndaily = true\n")
+    type("ps").refused(2, "the table retention", "counts only in your own")

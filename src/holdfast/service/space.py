@@ -143,7 +143,7 @@ def _git_folder(path: Path) -> str:
     for folder, folders, files in os.walk(path):
         for name in (*folders, *files):
             if is_git_name(os.fsencode(name)):
-                return os.path.join(folder, name)
+                return os.path.relpath(os.path.join(folder, name), path)
     return ""
 
 
@@ -241,6 +241,8 @@ async def _free(place: Premises, item: Item) -> bool:
     match item.kind:
         case "workspaces" | "egress":
             row = await place.store.find(item.session_id)
+            if item.kind == "egress":
+                paths = proxy_folders(place.home, item.session_id)  # none if a proxy lives by now
             return row.status in OVER and await place.store.while_quiet(row, lambda: place.set_aside(*paths))
         case "snapshots":
             assert place.shelf is not None

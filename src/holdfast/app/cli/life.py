@@ -14,7 +14,7 @@ import anyio.lowlevel
 import msgspec
 
 from holdfast.app.call import Call, span
-from holdfast.app.cli.ps import short_name
+from holdfast.app.cli.ps import SHORT, short_name
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.running.workers import premises
 from holdfast.app.screen.events import counted
@@ -157,7 +157,7 @@ async def prune_run(call: Call) -> int:
         done = await space.free(premises(runtime), items if agreed else [item for item in items if not item.only_here])
         _table(call, done, "freed")
         if only_here and not agreed and not can_ask(call):
-            call.note(f"what exists only here was left; to delete it too: `{call.typed('prune', '--yes')}`")
+            call.note("what exists only here was left; to delete it too, add --yes")
     return 0
 
 
@@ -184,8 +184,8 @@ def _name(call: Call, only_here: Sequence[space.Item]) -> None:
         if call.json:
             call.emit({"type": "only_here", **msgspec.to_builtins(item)})
         else:
-            name = item.session_id if item.kind == "snapshots" else item.paths[0]
-            call.note(f"only here: {name} ({item.only_here})")
+            name = item.paths[0] if item.kind == "refs" else f"{item.kind} of {item.session_id[-SHORT:]}"
+            call.note(f"only here: {name}: {item.only_here}")
     if not call.json and len(only_here) > NAMED:
         call.note(f"only here: {len(only_here) - NAMED} more; --json names them all")
 
@@ -213,11 +213,9 @@ async def backup_run(call: Call) -> int:
             call.say(f"{title:<24}  {size_text(saved.bytes[part]):>10}")
     call.say(f"backed up {counted(saved.sessions, 'session')} to {file}")
     if saved.secrets:
-        call.note(f"it holds the values of these secrets, since they are in the home: {', '.join(saved.secrets)}")
-    call.note(
-        "not in it: folders given with --workspace, repositories, environments, and your own settings; workspaces made "
-        "by Holdfast are in it as far as they have snapshots"
-    )
+        call.note(f"with the values of secrets that are in the home: {', '.join(saved.secrets)}")
+    call.note("not in it: folders given with --workspace, repositories, environments,")
+    call.note("your own settings, and what workspaces hold beyond their snapshots")
     return 0
 
 
@@ -239,8 +237,6 @@ async def restore_run(call: Call) -> int:
     call.say(f"{counted(done.sessions, 'session')}, {counted(done.events, 'event')}: all chains and rows verify")
     call.say(f"restored the home of {at}Z in {home}")
     if done.told:
-        call.note(
-            f"{counted(done.told, 'session')} can go on, and may have done more since: each is told so. Never run them "
-            f"in two homes at once. Next: `holdfast ps --home {home}`"
-        )
+        call.note(f"{counted(done.told, 'session')} can go on, and may have done more since: each is told so.")
+        call.note("Run a session in one home only.")
     return 0
