@@ -292,6 +292,16 @@ def _age_s(path: Path, clock: Clock) -> float:
         return 0.0
 
 
+def by_session(hands: Path) -> dict[str, list[Path]]:
+    """Return the folders of incarnations, dead or alive, by the session that they were made for."""
+    found: dict[str, list[Path]] = {}
+    for folder in _folders(hands):
+        maker = _maker_of(folder)
+        if maker is not None:
+            found.setdefault(maker.session_id, []).append(folder)
+    return found
+
+
 def at_work(hands: Path) -> set[str] | None:
     """Return the sessions that have living hands; None if some do not name their session."""
     makers = [_maker_of(folder) for folder in _folders(hands) if _lives(folder)]

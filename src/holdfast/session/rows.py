@@ -22,7 +22,7 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     ItemKind,
 )
-from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
+from holdfast.facts.session import SessionCreated, SessionEventsLost, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.session.fold.hands import RESTING
@@ -236,6 +236,8 @@ def _marked(marks: str, word: str, *, on: bool) -> str:
 
 def _woken(row: SessionRow, event: Event) -> dict[str, object]:
     owner = _owner(event.fact)
+    if isinstance(event.fact, SessionEventsLost) and event.fact.workspace:
+        owner = {"workspace": event.fact.workspace}
     if row.status == "cancelled" or (row.status in ("done", "failed") and not event.fact.reopens):
         return owner
     return {"status": "runnable", "reason": "", "detail": "", **_due(event.at_us), **owner}

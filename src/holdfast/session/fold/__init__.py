@@ -21,6 +21,7 @@ from holdfast.facts.shift import (
     EmergencyReleased,
     EmergencyStopped,
     LeaseStolen,
+    SessionsRemoved,
     ShiftEnded,
     ShiftStarted,
 )
@@ -209,6 +210,15 @@ _APPLY: dict[type[Fact], Apply] = {
 """Effect of each fact of the kernel on a state."""
 
 UNFOLDED: frozenset[type[Fact]] = frozenset(
-    {BriefRead, BudgetReached, EmergencyReleased, EmergencyStopped, LeaseStolen, RepoCommitted, SessionError}
+    {
+        BriefRead,
+        BudgetReached,
+        EmergencyReleased,
+        EmergencyStopped,
+        LeaseStolen,
+        RepoCommitted,
+        SessionError,
+        SessionsRemoved,
+    }
 )
 """Facts of the kernel that do not change the state."""
