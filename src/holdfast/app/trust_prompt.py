@@ -86,16 +86,21 @@ def can_ask(call: Call) -> bool:
     return not call.json and sys.stdin is not None and sys.stdin.isatty() and os.isatty(2)
 
 
+async def confirmed(question: str) -> bool:
+    """Ask on the terminal. Only `y` or `yes` agrees."""
+    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    await anyio.wait_readable(sys.stdin.fileno())
+    return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
+
+
 async def ask(call: Call, files: Sequence[Found]) -> bool:
     """Show the changes and ask the user. Only `y` or `yes` accepts."""
     for each in files:
         for line in each.lines():
             call.note(line)
-    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
-    print("Accept these settings until one of the files changes? [y/N] ", end="", file=sys.stderr, flush=True)
-    await anyio.wait_readable(sys.stdin.fileno())
-    return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
+    return await confirmed("Accept these settings until one of the files changes?")
 
 
 async def settled(

@@ -73,6 +73,7 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "show": VerbInfo("show", "Show a session, now or at an earlier event", "holdfast show 7f3k --at 40"),
     "diff": VerbInfo("show", "Show what a session changed in its files", "holdfast diff 7f3k --at 9 40"),
+    "undo": VerbInfo("show", "Restore a session's files as after an event", "holdfast undo 7f3k --to 40"),
     "fork": VerbInfo("show", "Fork a session at an earlier event", "holdfast fork 7f3k --at 40"),
     "attach": VerbInfo("run", "Watch a session that another process runs", "holdfast attach 7f3k"),
     "logs": VerbInfo("log", "Print the events of a session", "holdfast logs 7f3k -f"),

@@ -191,7 +191,7 @@ _LONG: dict[type[Fact], Line] = {
         f"hands ready ({fact.provider}){': ' + weakness(fact) if weakness(fact) else ''}"
     ),
     hands.HandsRestored: lambda fact, _: (
-        f"new hands have the files as after event {fact.through_seq}"
+        f"{'new hands have' if fact.hands_id else 'a user restored'} the files as after event {fact.through_seq}"
         + (f"; {counted(len(fact.unkept), 'call')} after that are gone" if fact.unkept else "")
     ),
     hands.HandsHostFiles: lambda fact, _: host_files_line(fact),

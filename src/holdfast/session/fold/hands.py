@@ -204,6 +204,7 @@ def _gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
 def _restored(state: State, fact: HandsRestored, event: Event) -> None:
     """Fold a restored, earlier workspace: earlier reads are void (S18), and the model is notified."""
     state.snapshot_seq, state.snapshot_error = event.seq, ""
+    state.snapshot = fact.snapshot or state.snapshot
     state.seen = {}
     state.posted(event.seq, estimate(note_of(fact)))
 
