@@ -109,9 +109,7 @@ class RunActs(Acts):
         except Refused:
             raise
         except HoldfastError as error:
-            ref = REFS + shift.state.session_id
-            message = f"the workspace could not be committed to {ref}: {error}"
-            await shift.fact(SessionError(kind=type(error).__name__, message=message))
+            await shift.fact(SessionError(kind=type(error).__name__, message=f"not committed: {error}"))
         return shift.state.seq != head
 
 
