@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.app.families import until
 from tests.app.screen import Session
 from tests.app.terminal import Said, Type, bash, ended, script, spawn, turn, typed
 from tests.repo.repositories import everything, git, made
@@ -196,7 +196,8 @@ def test_kills_leave_the_last_park_on_the_branch(repo: Path, tmp_path: Path, hol
         here(holdfast_home, "send", "k", "more", cwd=repo).went()
         last = head + chance.randint(2, size)
         brain = spawn("--home", holdfast_home, "wake", "k", cwd=repo)
-        until(lambda last=last, brain=brain: len(events(holdfast_home)) >= last or brain.poll() is not None, brain)
+        while len(events(holdfast_home)) < last and brain.poll() is None:
+            threading.Event().wait(0.003)
         brain.kill()
         ended(brain)
         now = held(repo)

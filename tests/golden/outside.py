@@ -53,7 +53,7 @@ def created(odd: str) -> SessionCreated:
             ("browser",), (API,), {"KEY": "key"}, True, True, 60.5,
         ),
         searchers=(Searcher("mine", "https://s.example.com/?q={query}", "web.results", "t", "l", "s", "key"),),
-        run=Run(("make test", odd), 3, 60.5, "/srv/work", "ab" * 20, True, True),
+        run=Run(("make test", odd), 3, 60.5, "/srv/work", "ab" * 20, True),
     )  # fmt: skip
 
 

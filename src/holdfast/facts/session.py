@@ -297,7 +297,7 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     `goal`, `rules`, and `criteria` are pinned: they stand byte-identical in every context (S17). `accounts` is the path
     of money accounts from leaf to root: the session's own first, then those of its parents, or shared ones such as
     `project:web`, which begin with their first session. A session with a `mission` is run by the conductor, which is
-    code; one with a `role` works for a mission; one with a `run` has checks, commits, or hooks.
+    code; one with a `role` works for a mission; one with a `run` has checks or commits.
     """
 
     goal: str

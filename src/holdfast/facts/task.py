@@ -142,12 +142,12 @@ class TaskEnded(Fact, frozen=True, tag="task.ended"):
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Checks, commits, and hooks of a plain session (`holdfast run`).
+    """Checks and commits of a plain session (`holdfast run`).
 
     `until` are commands that must succeed in a fresh sandbox, on a copy of the workspace, before the session is done.
     Failures go back to the model at most `sent_back_max` times in a row; then a user is asked. Each command may take
     `timeout_s`. With `commit`, the workspace is committed to `refs/heads/holdfast/<session>` of the repository `repo`
-    whenever the session parks or ends. With `hooks`, the hooks of the commit `base` run around tool calls.
+    whenever the session parks or ends, on top of the commit `base`.
     """
 
     until: tuple[str, ...] = ()
@@ -156,7 +156,6 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repo: str = ""
     base: str = ""
     commit: bool = False
-    hooks: bool = False
 
 
 class RepoCommitted(Fact, frozen=True, tag="repo.committed"):

@@ -127,7 +127,7 @@ async def _agrees(call: Call, folder: Path) -> bool:
 
 
 async def finishing(call: Call, runtime: Runtime) -> Run | None:
-    """Return the checks, commits, and hooks of a new session; None without any. Raises `UsageError`."""
+    """Return the checks and commits of a new session; None without any. Raises `UsageError`."""
     args = call.args
     until = checks_of(call)
     if until and runtime.shelf is None:
@@ -148,7 +148,7 @@ async def finishing(call: Call, runtime: Runtime) -> Run | None:
         except RepositoryUnfit as error:
             raise UsageError(f"--commit: {error}") from error
         run = msgspec.structs.replace(run, commit=True, repo=str(folder.resolve()), base=head)
-    return run if run.until or run.commit or run.hooks else None
+    return run if run.until or run.commit else None
 
 
 def checks_of(call: Call) -> tuple[str, ...]:
@@ -241,7 +241,7 @@ def _check_run_kept(call: Call, created: SessionCreated, row: SessionRow) -> Non
         raise _kept(row, "--scratch", f"works in {row.workspace}")
     if args.commit and not run.commit:
         raise _kept(row, "--commit", "does not commit its workspace")
-    if args.until and tuple(args.until) != run.until:
+    if args.until and checks_of(call) != run.until:
         raise _kept(row, "--until", f"has these checks: {', '.join(run.until) or 'none'}")
 
 

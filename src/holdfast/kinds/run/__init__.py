@@ -1,1 +1,1 @@
-"""Plain sessions with checks before they are done, commits at each park, and hooks of the project."""
+"""Plain sessions with checks before they are done, and with a commit at each park."""

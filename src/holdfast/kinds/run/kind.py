@@ -37,7 +37,7 @@ class RunState(msgspec.Struct):
 
 
 def run_of(state: State) -> Run:
-    """Return the checks, commits, and hooks of a run."""
+    """Return the checks and commits of a run."""
     assert state.created is not None
     assert state.created.run is not None
     return state.created.run
@@ -75,7 +75,7 @@ def _followed(state: State, fact: UserMessage | BreakerClosed | RepoCommitted, e
 
 
 class RunKind(Kind[State]):
-    """Kind of sessions with checks, commits, or hooks."""
+    """Kind of sessions with checks or commits."""
 
     name = "run"
     state_type = RunState
