@@ -62,7 +62,7 @@ def in_scratch(words: Sequence[str | Path]) -> list[str]:
     """The words of a command; a `run` with a goal and no folder works in a new one, not where the tests run."""
     texts = [str(word) for word in words]
     named = {"--workspace", "--scratch", "--take-over"} & {text.partition("=")[0] for text in texts}
-    begins = texts[:1] == ["run"] and len(texts) > 1 and not texts[1].startswith("-")
+    begins = texts[:1] == ["run"] and ("--session-id" not in texts or not {"--model", "--agent"}.isdisjoint(texts))
     return [*texts, "--scratch"] if begins and not named else texts
 
 

@@ -216,7 +216,7 @@ def test_no_git_and_no_path(type: Type, note: str) -> None:
 
 def test_the_folder_that_one_stands_in_is_gone(tmp_path: Path, note: str) -> None:
     here = tmp_path / "gone"
-    for words in ("ps", f"run x --model {note}"):
+    for words in ("ps", f"run x --scratch --model {note}"):
         command = f"mkdir {here} && cd {here} && rmdir {here} && exec {' '.join(HOLDFAST)} {words}"
         done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
         Said(done.returncode, done.stdout, done.stderr).went()

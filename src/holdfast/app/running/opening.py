@@ -103,7 +103,10 @@ async def choose_workspace(call: Call) -> None:
         return
     if args.workspace is not None:
         return  # an empty name, which is refused with the other folders
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except OSError:
+        raise UsageError("the folder that you stand in is gone; change to another one, or use --scratch") from None
     folder = top_level(here)
     check_allowed(folder or here, Path.home())
     if folder is None and not await _agrees(call, here):
