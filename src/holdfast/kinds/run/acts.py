@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,8 +15,8 @@ from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts.environment import dress_aside
 from holdfast.brain.acts.jobs import stand_up
-from holdfast.brain.acts.results import content_of, wait
-from holdfast.brain.shift import Acts, Shift
+from holdfast.brain.acts.results import content_of
+from holdfast.brain.shift import Acts, Shift, alongside
 from holdfast.errors import (
     CannotRunSafely,
     EnvironmentFailed,
@@ -83,12 +84,18 @@ class RunActs(Acts):
 
     async def _round(self, commands: tuple[str, ...], timeout_s: float) -> list[ExecResult]:
         shift, results = self.shift, []
+
+        async def until_stopped() -> None:
+            """End the running check when a user stops the session. Unlike for a call, no secret is handed out."""
+            await shift.until_stopped()
+            await hands.kill(shift.epoch, call_id)
+
         async with _copied(shift) as workspace, _hands_on(shift, workspace) as hands:
             for number, command in enumerate(commands):
                 call_id = f"{hands.identity.hands_id}.{number}"
                 request = ExecRequest("bash", {"command": command}, timeout_s, output_cap=OUTPUT_CAP)
                 await hands.start(shift.epoch, call_id, request)
-                results.append(await wait(shift, hands, call_id))
+                results.append(await alongside(partial(hands.wait, shift.epoch, call_id), until_stopped))
         return results
 
     async def before_end(self, ended: ShiftEnded) -> bool:
