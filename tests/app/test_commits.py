@@ -182,7 +182,7 @@ def events(home: Path) -> list[tuple[str, str]]:
         return [(type_, str(body)) for type_, body in connection.execute(query)]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.faults)])
 def test_kills_leave_the_last_park_on_the_branch(repo: Path, tmp_path: Path, holdfast_home: Path, kills: int) -> None:
     """Each round is killed once, at a random event; the branch then has the last park or, if already made, the next."""
     chance, before = random.Random(kills), untouched(repo)
