@@ -41,7 +41,7 @@ VERBS: dict[str, VerbInfo] = {
     "demo": VerbInfo(
         "holdfast.proof.demo.verb", "Watch an agent survive a kill while it rebuilds a real library", "holdfast demo"
     ),
-    "run": VerbInfo("run", "Run an agent on a goal", 'holdfast run "fix the failing test" --workspace .'),
+    "run": VerbInfo("run", "Run an agent on a goal", 'holdfast run "fix the failing test" --until "pytest -q"'),
     "wake": VerbInfo("steer", "Continue a session from its log", "holdfast wake 7f3k"),
     "resume": VerbInfo("steer", "Same as wake", "holdfast resume 7f3k"),
     "mission": VerbInfo(

@@ -30,7 +30,7 @@ from holdfast.session.context.notes import FORKED_CALL, note_of
 from holdfast.session.context.text import action_digest, estimate
 from holdfast.session.egress import EVIDENCE_MAX, HeldUse, Outside, SecretGrant, egress_digest, opens
 from holdfast.session.state import Apply, Ask, ResponseItem, State
-from holdfast.session.tenant import Tenant
+from holdfast.session.tenant import Tenant, kind_name
 
 SET_UP_MAX = 100
 """Maximum number of set-up destinations that are counted; the log has all."""
@@ -290,7 +290,8 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     )
     state.created = msgspec.structs.replace(state.created, mission=None, role=None)
     state.limits, state.owner = limits, fact.owner
-    state.tenant = Tenant(state.tenant.kinds)
+    kind = state.tenant.kinds(kind_name(state.created))
+    state.tenant = Tenant(state.tenant.kinds, kind, kind.began(state.created))
     _end_calls(state, event)
     fresh = State(session_id=state.session_id)
     for name in NOT_CARRIED:
