@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 
 import msgspec
 
-from holdfast.errors import UnknownSession
+from holdfast.errors import HoldfastError, UnknownSession
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import EgressFailed, EnvironmentRecorded, HandsRestored
@@ -126,6 +126,17 @@ async def recall(session_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) 
     if state.seq == 0:
         raise UnknownSession(f"no session {session_id}; `holdfast ps --all` lists them")
     return state, shown(events)
+
+
+async def may_testify(session_id: str, hands_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) -> bool:
+    """Return True while a session's log needs the journal of these hands. An unreadable log may."""
+    try:
+        state, _ = await recall(session_id, log, snapshots, kinds)
+    except UnknownSession:
+        return False
+    except HoldfastError:
+        return True
+    return hands_id in state.hands_known
 
 
 def shown(events: list[Event]) -> dict[int, Fact]:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import anyio.to_thread
+import msgspec
 
-from holdfast.brain.recall import recall
 from holdfast.clock import Clock
 from holdfast.egress.control import is_locked, places
 from holdfast.environment.layers import remove as remove_path
 from holdfast.environment.store import LayerStore
-from holdfast.errors import EgressUnavailable, HoldfastError, RepositoryUnfit, UnknownSession
+from holdfast.errors import EgressUnavailable, RepositoryUnfit
 from holdfast.facts.session import SessionCreated
 from holdfast.hands.incarnation import by_session, remove
 from holdfast.hands.launch import end_supervisor
@@ -30,7 +29,6 @@ from holdfast.repo.base import Shelf
 from holdfast.repo.repository import Refs
 from holdfast.service.sessions import Store as Sessions
 from holdfast.session.rows import SessionRow
-from holdfast.session.state import Kinds
 
 KEPT_BRANCH = "main"
 """The branch of a mission that is never deleted: its result."""
@@ -44,8 +42,7 @@ class Store(Sessions, Snapshots, Removals, Source, Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Premises:
+class Premises(msgspec.Struct, frozen=True):
     """A home, and the doors to what it holds. `repository` opens a user's repository."""
 
     store: Store
@@ -116,17 +113,6 @@ async def drop_refs(place: Premises, repo: str, refs: Mapping[str, str]) -> int:
         except RepositoryUnfit:
             continue
     return dropped
-
-
-async def may_testify(store: Store, kinds: Kinds, session_id: str, hands_id: str) -> bool:
-    """Return True while the session's log needs the journal of these hands."""
-    try:
-        state, _ = await recall(session_id, store, store, kinds)
-    except UnknownSession:
-        return False
-    except HoldfastError:
-        return True
-    return hands_id in state.hands_known
 
 
 async def clear(place: Premises, session_ids: Iterable[str]) -> None:
