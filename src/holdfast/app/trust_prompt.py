@@ -91,9 +91,14 @@ async def ask(call: Call, files: Sequence[Found]) -> bool:
     for each in files:
         for line in each.lines():
             call.note(line)
+    return await confirmed("Accept these settings until one of the files changes?")
+
+
+async def confirmed(question: str) -> bool:
+    """Ask on the terminal. Only `y` or `yes` agrees."""
     await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
-    print("Accept these settings until one of the files changes? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     await anyio.wait_readable(sys.stdin.fileno())
     return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
 
