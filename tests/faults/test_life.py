@@ -74,15 +74,15 @@ async def test_prune_of_a_large_home(tmp_path: Path, holdfast_home: Path) -> Non
         before = used(holdfast_home)
         group = await opened.enter_async_context(anyio.create_task_group())
         for number in range(LIVE):
-            group.start_soon(at_work, made, f"ses_live{number}", acknowledged)
+            group.start_soon(at_work, made, f"ses_live{number}", acknowledged, 0.5)
         soon = ("prune", "--older-than", "0.001")
         for number in range(KILLS):
-            await killed_at_random(chance, 25.0, *soon, *(["--yes"] if number >= KILLS // 2 else []))
+            await killed_at_random(chance, 14.0, *soon, *(["--yes"] if number >= KILLS // 2 else []))
             if number == KILLS // 2 - 1:  # nothing was confirmed so far
                 for name, content in only_here.items():
                     assert (made.workspace(name) / "late").read_bytes() == content
                 assert "refs/heads/holdfast/mission0/task" in git(repo, "for-each-ref", "--format=%(refname)")
-        said = await anyio.to_thread.run_sync(lambda: typed(*soon, "--yes"))
+        said = await anyio.to_thread.run_sync(lambda: ended(spawn(*soon, "--yes"), 600.0))
         assert said.code == 0, said
         group.cancel_scope.cancel()
     async with building(holdfast_home) as made:
