@@ -26,6 +26,10 @@ PICO_MAX = 2**62
 """The largest amount of an account, in pico-dollars."""
 
 
+HOME_ACCOUNT = "home:all"
+"""Account of all sessions of a home: the root of each path."""
+
+
 def pico_from_usd(text: str) -> int:
     """Convert a dollar amount in text (`"2.50"`) to pico-dollars, exactly. Raises `ValueError` for anything else."""
     try:

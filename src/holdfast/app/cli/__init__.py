@@ -56,7 +56,8 @@ VERBS: dict[str, VerbInfo] = {
     "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k"),
     "pause": VerbInfo("steer", "Pause a session until it is woken", "holdfast pause 7f3k"),
     "handover": VerbInfo("steer", "Transfer a session to another user", "holdfast handover 7f3k anna"),
-    "budget": VerbInfo("steer", "Show or set budgets", "holdfast budget 7f3k --set 20"),
+    "budget": VerbInfo("money", "Show or set budgets", "holdfast budget 7f3k --set 20"),
+    "cost": VerbInfo("money", "Show what sessions cost", "holdfast cost --by project"),
     "egress": VerbInfo(
         "egress", "Show or change a session's network access", "holdfast egress 7f3k --allow api.example.com"
     ),
