@@ -139,6 +139,7 @@ def test_backups_of_a_home_at_work(tmp_path: Path, holdfast_home: Path) -> None:
     """No effect that a backup knows of, asked for or begun, happens again in the restored home."""
     out, chance = tmp_path / "out", random.Random(20)
     out.mkdir()
+    out.chmod(0o777)
     worker = spawn("worker", "--concurrency", str(SESSIONS), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     repeated, missing, woke = 0, 0, 0
     try:
@@ -165,7 +166,7 @@ def test_backups_of_a_home_at_work(tmp_path: Path, holdfast_home: Path) -> None:
             woken = [spawn("wake", key, "--home", then) for key in keys]
             for process in woken:
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(8.0)
+                    process.wait(6.0)
                 process.kill()
                 ended(process)
             kill_all(then)
