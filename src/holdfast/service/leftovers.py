@@ -14,12 +14,11 @@ from typing import Protocol
 
 import anyio.to_thread
 
-from holdfast.brain.recall import recall
 from holdfast.clock import Clock
 from holdfast.egress.control import is_locked, places
 from holdfast.environment.layers import remove as remove_path
 from holdfast.environment.store import LayerStore
-from holdfast.errors import EgressUnavailable, HoldfastError, RepositoryUnfit, UnknownSession
+from holdfast.errors import EgressUnavailable, RepositoryUnfit
 from holdfast.facts.session import SessionCreated
 from holdfast.hands.incarnation import by_session, remove
 from holdfast.hands.launch import end_supervisor
@@ -30,7 +29,6 @@ from holdfast.repo.base import Shelf
 from holdfast.repo.repository import Refs
 from holdfast.service.sessions import Store as Sessions
 from holdfast.session.rows import SessionRow
-from holdfast.session.state import Kinds
 
 KEPT_BRANCH = "main"
 """The branch of a mission that is never deleted: its result."""
@@ -116,17 +114,6 @@ async def drop_refs(place: Premises, repo: str, refs: Mapping[str, str]) -> int:
         except RepositoryUnfit:
             continue
     return dropped
-
-
-async def may_testify(store: Store, kinds: Kinds, session_id: str, hands_id: str) -> bool:
-    """Return True while the session's log needs the journal of these hands."""
-    try:
-        state, _ = await recall(session_id, store, store, kinds)
-    except UnknownSession:
-        return False
-    except HoldfastError:
-        return True
-    return hands_id in state.hands_known
 
 
 async def clear(place: Premises, session_ids: Sequence[str]) -> None:

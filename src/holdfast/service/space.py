@@ -15,6 +15,7 @@ import anyio.to_thread
 import msgspec
 
 from holdfast.brain.acts.hands import TIDY_S
+from holdfast.brain.recall import may_testify
 from holdfast.environment.layers import remove as remove_path
 from holdfast.environment.layers import size_of
 from holdfast.errors import HoldfastError, RepositoryUnfit
@@ -25,7 +26,7 @@ from holdfast.log.base import each_session
 from holdfast.repo.base import Owner
 from holdfast.repo.plumbing.objects import is_git_name
 from holdfast.service.intake import OVER
-from holdfast.service.leftovers import Premises, clear_removed, drop_refs, may_testify, proxy_folders, refs_of
+from holdfast.service.leftovers import Premises, clear_removed, drop_refs, proxy_folders, refs_of
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import Kinds
 
@@ -190,7 +191,7 @@ async def _sandboxes(place: Premises, kinds: Kinds) -> list[Item]:
     hands = place.home / "hands"
     gone = []
     for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
-        if not await may_testify(place.store, kinds, session_id, folder.name):
+        if not await may_testify(session_id, folder.name, place.store, place.store, kinds):
             gone.append(folder)
     gone += await anyio.to_thread.run_sync(remnants, hands, place.clock)
     return [Item(kind="sandboxes", paths=(str(folder),), bytes=size_of(folder)) for folder in gone]

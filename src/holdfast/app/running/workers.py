@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 
 from holdfast.app.compose import Runtime
+from holdfast.brain.recall import may_testify
 from holdfast.clock import SystemClock
 from holdfast.egress.control import sweep_doors
 from holdfast.errors import CannotRunSafely
@@ -18,9 +19,7 @@ async def sweep(runtime: Runtime) -> None:
     """Remove sandboxes missing from the log, and unused sockets; keep any that may live or hold evidence of a call."""
     hands = runtime.home.hands
     for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
-        from holdfast.service.leftovers import may_testify  # rarely needed
-
-        if not await may_testify(runtime.store, runtime.kinds, session_id, folder.name):
+        if not await may_testify(session_id, folder.name, runtime.store, runtime.store, runtime.kinds):
             await anyio.to_thread.run_sync(remove, folder)
     for folder in await anyio.to_thread.run_sync(remnants, hands, SystemClock()):
         await anyio.to_thread.run_sync(remove, folder)
