@@ -40,7 +40,7 @@ async def restored(file: Path, home: Path) -> Restoration:
     return await restore(file, home, SystemClock(), system_entropy, Caller("user:ann"))
 
 
-async def at_work(made: Builder, session_id: str, acknowledged: dict[str, int]) -> None:
+async def at_work(made: Builder, session_id: str, acknowledged: dict[str, int], pace_s: float = 0.0) -> None:
     """Append and keep snapshots, and note what was acknowledged, until cancelled."""
     path = made.workspace(session_id)
     with Worker.start(made.home / "workers", f"wrk_live_{session_id}") as worker:
@@ -54,6 +54,7 @@ async def at_work(made: Builder, session_id: str, acknowledged: dict[str, int]) 
             result = ToolResult(call_id="1.0", outcome="ok", content=kept.snapshot)
             events = await made.store.append(session_id, lease.epoch, [draft(result)])
             acknowledged[session_id] = events[-1].seq
+            await anyio.sleep(pace_s)
 
 
 async def test_a_home_in_use(tmp_path: Path) -> None:

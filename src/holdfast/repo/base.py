@@ -106,11 +106,15 @@ class Shelf(Protocol):
         ...
 
     async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
-        """Return about how many bytes `tidy` would free after these sessions forget these snapshots."""
+        """Return about how many bytes `tidy` would free after `thin`."""
         ...
 
-    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
-        """Drop snapshots of a session, all or `only` some, except those that other sessions share. Safe to repeat."""
+    async def thin(self, gone: Mapping[str, Collection[str]]) -> None:
+        """Drop some snapshots of sessions, except those that other sessions share. Safe to repeat."""
+        ...
+
+    async def forget(self, *session_ids: str) -> None:
+        """Drop all snapshots of sessions, except those that other sessions share. Safe to repeat."""
         ...
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:

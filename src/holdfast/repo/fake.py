@@ -91,11 +91,16 @@ class FakeShelf:
         left = {name for who, names in self._kept.items() for name in names if name not in gone.get(who, ())}
         return sum(len(data) for name, tree in self._trees.items() if name not in left for data in tree.values())
 
-    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
+    async def thin(self, gone: Mapping[str, Collection[str]]) -> None:
+        """See `Shelf.thin`."""
+        for session_id, names in gone.items():
+            kept = self._kept.get(session_id, {})
+            self._kept[session_id] = {name: None for name in kept if name not in names}
+
+    async def forget(self, *session_ids: str) -> None:
         """See `Shelf.forget`."""
-        kept = self._kept.pop(session_id, {})
-        if only is not None:
-            self._kept[session_id] = {name: None for name in kept if name not in only}
+        for session_id in session_ids:
+            self._kept.pop(session_id, None)
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""

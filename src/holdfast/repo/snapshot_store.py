@@ -110,10 +110,13 @@ class ShadowShelf:
         """See `Shelf.frees`."""
         return await _in_thread(partial(self._frees, gone))
 
-    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
+    async def thin(self, gone: Mapping[str, Collection[str]]) -> None:
+        """See `Shelf.thin`. The next `tidy` frees the space."""
+        await _in_thread(partial(self._drop, gone))
+
+    async def forget(self, *session_ids: str) -> None:
         """See `Shelf.forget`. The next `tidy` frees the space."""
-        _check_session(session_id)
-        await _in_thread(partial(self._forget, session_id, only))
+        await _in_thread(partial(self._drop, dict.fromkeys(session_ids)))
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""
@@ -306,17 +309,21 @@ class ShadowShelf:
         with self._held(stop) as lock:
             return self._git.disk_usage([*gone, *(f"^{name}" for name in left)], lock)
 
-    def _forget(self, session_id: str, only: Collection[str] | None, stop: threading.Event) -> None:
-        with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session
-            for cache in ("seen", "grown"):
-                (self._folder / cache / session_id).unlink(missing_ok=True)
-            for ref in sorted(self._refs(session_id).glob("*")):
-                tree = _read_ref(ref)
-                if only is None or (tree is not None and tree.hex() in only):
-                    (self._folder / "forgotten").touch()
-                    ref.unlink()
-            with suppress(OSError):  # it is not empty, or was never there
-                self._refs(session_id).rmdir()
+    def _drop(self, gone: Mapping[str, Collection[str] | None], stop: threading.Event) -> None:
+        """Drop these snapshots of each session, None for all, under one lock."""
+        for session_id in gone:
+            _check_session(session_id)
+        with self._held(stop, alone=True):  # another process may be keeping a snapshot of such a session
+            for session_id, names in gone.items():
+                for cache in ("seen", "grown"):
+                    (self._folder / cache / session_id).unlink(missing_ok=True)
+                for ref in sorted(self._refs(session_id).glob("*")):
+                    tree = _read_ref(ref)
+                    if names is None or (tree is not None and tree.hex() in names):
+                        (self._folder / "forgotten").touch()
+                        ref.unlink()
+                with suppress(OSError):  # it is not empty, or was never there
+                    self._refs(session_id).rmdir()
 
     def _fold(self, lock: int) -> None:
         """Fold many packs into few, each at least twice the next; unreferenced objects are kept too."""

@@ -7,7 +7,7 @@ sweep removes what a killed process left there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -115,7 +115,7 @@ async def drop_refs(place: Premises, repo: str, refs: Mapping[str, str]) -> int:
     return dropped
 
 
-async def clear(place: Premises, session_ids: Iterable[str]) -> None:
+async def clear(place: Premises, session_ids: Sequence[str]) -> None:
     """Remove what the home holds of removed sessions beside the log. Safe to repeat."""
     sandboxes = await anyio.to_thread.run_sync(by_session, place.home / "hands")
     for session_id in session_ids:
@@ -123,8 +123,8 @@ async def clear(place: Premises, session_ids: Iterable[str]) -> None:
             await anyio.to_thread.run_sync(end_supervisor, folder)
             await anyio.to_thread.run_sync(remove, folder)
         place.set_aside(place.workspaces / session_id, *proxy_folders(place.home, session_id))
-        if place.shelf is not None:
-            await place.shelf.forget(session_id)
+    if place.shelf is not None and session_ids:
+        await place.shelf.forget(*session_ids)
     await place.empty()
 
 

@@ -149,17 +149,23 @@ def _git_folder(path: Path) -> str:
 
 
 async def _snapshots(place: Premises, home: Home) -> list[Item]:
-    """Snapshots before the last one of each session, unless a fork may go back to them."""
+    """Snapshots before the last one of each session, unless a fork may go back to them. The bytes are averages."""
     if place.shelf is None:
         return []
-    found = []
-    for name, snapshots in (await place.shelf.kept()).items():
-        if name in home.over and name not in home.forked and len(snapshots) > 1:
-            earlier = tuple(snapshots[:-1])
-            size = await place.shelf.frees({name: earlier})
-            why = f"{len(earlier)} earlier states of its files"
-            found.append(Item(kind="snapshots", paths=earlier, bytes=size, session_id=name, only_here=why))
-    return found
+    kept = (await place.shelf.kept()).items()
+    earlier = {name: tuple(names[:-1]) for name, names in kept if name in home.over and name not in home.forked}
+    earlier = {name: names for name, names in earlier.items() if names}
+    share = await place.shelf.frees(earlier) // max(1, sum(map(len, earlier.values())))
+    return [
+        Item(
+            kind="snapshots",
+            paths=names,
+            bytes=share * len(names),
+            session_id=name,
+            only_here=f"{len(names)} earlier states of its files",
+        )
+        for name, names in earlier.items()
+    ]
 
 
 def _usage(place: Premises, home: Home) -> list[Item]:
@@ -233,6 +239,7 @@ async def free(place: Premises, items: Sequence[Item]) -> list[Item]:
     await place.empty()
     await place.store.sweep()
     if place.shelf is not None:
+        await place.shelf.thin({item.session_id: item.paths for item in done if item.kind == "snapshots"})
         await place.shelf.tidy(timeout_s=TIDY_S)
     return done
 
@@ -245,9 +252,6 @@ async def _free(place: Premises, item: Item) -> bool:
             if item.kind == "egress":
                 paths = proxy_folders(place.home, item.session_id)  # none if a proxy lives by now
             return row.status in OVER and await place.store.while_quiet(row, lambda: place.set_aside(*paths))
-        case "snapshots":
-            assert place.shelf is not None
-            await place.shelf.forget(item.session_id, only=item.paths)
         case "layers":
             return await anyio.to_thread.run_sync(place.layers.discard, paths[0])
         case "refs":

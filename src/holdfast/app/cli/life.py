@@ -7,23 +7,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
-import anyio.lowlevel
 import msgspec
 
 from holdfast.app.call import Call, span
 from holdfast.app.cli.ps import SHORT, short_name
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
-from holdfast.app.running.workers import premises
 from holdfast.app.screen.events import counted
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
 from holdfast.app.settings.values import size_text
 from holdfast.app.trust_prompt import can_ask, confirmed
 from holdfast.clock import SystemClock, rfc3339
+from holdfast.environment.store import LayerStore
 from holdfast.errors import UnknownSession, UsageError
 from holdfast.facts.codec import SCHEMA
 from holdfast.ids import new_event_id, system_entropy
+from holdfast.repo.git_repository import GitRepository
 from holdfast.service import backup, space
+from holdfast.service.leftovers import Premises
 from holdfast.service.removal import Tree, remove_tree, tidy, trees_to_remove, were_removed
 
 CANCEL_S = 10.0
@@ -31,6 +32,19 @@ CANCEL_S = 10.0
 
 NAMED = 10
 """Number of things that exist only here that are named; --json names all."""
+
+
+def premises(runtime: Runtime) -> Premises:
+    """The home as its life cycle sees it."""
+    return Premises(
+        store=runtime.store,
+        home=runtime.home.path,
+        clock=SystemClock(),
+        shelf=runtime.shelf,
+        layers=LayerStore(runtime.home.path / "environments", SystemClock()),
+        repository=lambda path: GitRepository(path, runtime.home.path / "repositories"),
+        actor=runtime.intake.actor,
+    )
 
 
 def rm_arguments(parser: argparse.ArgumentParser) -> None:

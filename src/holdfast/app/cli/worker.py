@@ -7,6 +7,7 @@ import argparse
 import anyio
 
 from holdfast.app.call import Call, positive, span
+from holdfast.app.cli.life import premises
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
@@ -14,7 +15,7 @@ from holdfast.app.home import serve
 from holdfast.app.news import end_jobs, look_after
 from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
-from holdfast.app.running.workers import premises, sweep
+from holdfast.app.running.workers import sweep
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.progress import JsonProgress
 from holdfast.app.settings.config import database_path

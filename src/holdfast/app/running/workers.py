@@ -11,11 +11,8 @@ from holdfast.app.compose import Runtime
 from holdfast.brain.recall import may_testify
 from holdfast.clock import SystemClock
 from holdfast.egress.control import sweep_doors
-from holdfast.environment.store import LayerStore
 from holdfast.errors import CannotRunSafely
 from holdfast.hands.incarnation import at_work, forsaken, remnants, remove, sweep_sockets
-from holdfast.repo.git_repository import GitRepository
-from holdfast.service.leftovers import Premises
 
 
 async def sweep(runtime: Runtime) -> None:
@@ -29,19 +26,6 @@ async def sweep(runtime: Runtime) -> None:
     await anyio.to_thread.run_sync(sweep_sockets, SystemClock())
     living = await anyio.to_thread.run_sync(at_work, hands)
     await anyio.to_thread.run_sync(sweep_doors, runtime.home.path / "egress", living)
-
-
-def premises(runtime: Runtime) -> Premises:
-    """The home as its life cycle sees it."""
-    return Premises(
-        store=runtime.store,
-        home=runtime.home.path,
-        clock=SystemClock(),
-        shelf=runtime.shelf,
-        layers=LayerStore(runtime.home.path / "environments", SystemClock()),
-        repository=lambda path: GitRepository(path, runtime.home.path / "repositories"),
-        actor=runtime.intake.actor,
-    )
 
 
 SERVE = "holdfast.hands.remote.serve"

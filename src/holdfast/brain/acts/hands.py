@@ -298,7 +298,7 @@ async def _thin(shift: Shift, kept: Kept) -> None:
         return
     names = (await shelf.kept(session_id)).get(session_id, [])
     with contextlib.suppress(HoldfastError):  # the next snapshot tries again
-        await shelf.forget(session_id, only=names[: len(names) // 2])
+        await shelf.thin({session_id: names[: len(names) // 2]})
         await shelf.tidy(timeout_s=TIDY_S)
 
 
