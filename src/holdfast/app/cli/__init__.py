@@ -83,6 +83,12 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "recover": VerbInfo("log", "Continue after acknowledged events were lost", "holdfast recover --yes"),
     "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k > session.jsonl"),
+    "init": VerbInfo("setup", "Choose a model, check its key, and write your settings", "holdfast init"),
+    "config": VerbInfo("setup", "Show or change settings", "holdfast config set model anthropic:NAME"),
+    "notify": VerbInfo("setup", "Send a test notification", "holdfast notify test"),
+    "completion": VerbInfo(
+        "completion", "Print a script that completes commands in a shell", "source <(holdfast completion bash)"
+    ),
     "doctor": VerbInfo("machine", "Check what this machine can isolate, and how to fix gaps", "holdfast doctor"),
     "hands": VerbInfo("machine", "Provide sandboxes to a brain on another machine", "holdfast hands serve"),
     "sim": VerbInfo("sim", "Run the crash simulator over many seeds", "holdfast sim --seeds 500"),
@@ -174,8 +180,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         for word in words:
             if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
                 args.complain(f"argument {word!r} is not valid UTF-8")
+        module = importlib.import_module(VERBS[verb].path)
+        if verb == "completion" and module.completion_quick(args):
+            return 0
         start = importlib.import_module("holdfast.app.cli.start")
-        return int(start.start(getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run"), args))
+        return int(start.start(getattr(module, f"{verb}_run"), args))
 
 
 _BEFORE = ("--home", "--db")
