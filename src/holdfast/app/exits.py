@@ -7,7 +7,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 
-from holdfast.clock import rfc3339
+from holdfast.clock import local_time
 from holdfast.errors import CannotRunSafely, HoldfastError, StorageFull
 from holdfast.session.decide.waits import unanswered
 from holdfast.session.fold.hands import RESTING
@@ -79,7 +79,7 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
         case "parked", "job":
             return f"Its jobs go on without it, and their news wake it; `{typed('show', name)}` lists them."
         case "parked", _ if row.due_us is not None:
-            return f"It can go on from {rfc3339(row.due_us)[:19]}Z: {wake}."
+            return f"It can go on from {local_time(row.due_us)}: {wake}."
         case "failed", _:
             asked = f"To try again, say something with {say}, and watch it with {look}."
             return asked if state.failure is None else f"Once the cause is gone, ask again with {wake}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import re
 import signal
 import sys
@@ -41,40 +42,41 @@ VERBS: dict[str, VerbInfo] = {
     "demo": VerbInfo(
         "holdfast.proof.demo.verb", "Watch an agent survive a kill while it rebuilds a real library", "holdfast demo"
     ),
+    "init": VerbInfo("setup", "Choose a model, check its key, and write your settings", "holdfast init"),
     "run": VerbInfo("run", "Run an agent on a goal", 'holdfast run "fix the failing test" --workspace .'),
-    "wake": VerbInfo("steer", "Continue a session from its log", "holdfast wake 7f3k"),
-    "resume": VerbInfo("steer", "Same as wake", "holdfast resume 7f3k"),
+    "wake": VerbInfo("steer", "Continue a session from its log", "holdfast wake 7f3k9q"),
+    "resume": VerbInfo("steer", "Same as wake", "holdfast resume 7f3k9q"),
     "mission": VerbInfo(
         "mission", "Plan, work, judge, and merge: from a contract to a branch", "holdfast mission run --repo ."
     ),
     "loop": VerbInfo("loop", "Repeat a command until its items pass", "holdfast loop --max-iterations 20 -- claude -p"),
-    "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k "use tabs"'),
+    "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k9q "use tabs"'),
     "inbox": VerbInfo("inbox", "List what needs your attention in all sessions", "holdfast inbox"),
     "answer": VerbInfo("inbox", "Answer a question of an agent in words", 'holdfast answer itm_7f3k "SQLite"'),
     "approve": VerbInfo("inbox", "Approve an inbox item", "holdfast approve itm_7f3k --note go"),
     "deny": VerbInfo("inbox", "Deny an inbox item", 'holdfast deny itm_7f3k --note "not on a Friday"'),
-    "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k"),
-    "pause": VerbInfo("steer", "Pause a session until it is woken", "holdfast pause 7f3k"),
-    "handover": VerbInfo("steer", "Transfer a session to another user", "holdfast handover 7f3k anna"),
-    "budget": VerbInfo("steer", "Show or set budgets", "holdfast budget 7f3k --set 20"),
+    "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k9q"),
+    "pause": VerbInfo("steer", "Pause a session until it is woken", "holdfast pause 7f3k9q"),
+    "handover": VerbInfo("steer", "Transfer a session to another user", "holdfast handover 7f3k9q anna"),
+    "budget": VerbInfo("steer", "Show or set budgets", "holdfast budget 7f3k9q --set 20"),
     "egress": VerbInfo(
-        "egress", "Show or change a session's network access", "holdfast egress 7f3k --allow api.example.com"
+        "egress", "Show or change a session's network access", "holdfast egress 7f3k9q --allow api.example.com"
     ),
     "trust": VerbInfo("trust", "Review and accept a project's settings", "holdfast trust ."),
     "secret": VerbInfo("trust", "Manage references to secrets (values are never shown)", "holdfast secret set github"),
     "stop": VerbInfo("worker", "Stop every session, or lift the stop", "holdfast stop --all"),
-    "cancel": VerbInfo("steer", "Cancel a session permanently", "holdfast cancel 7f3k"),
+    "cancel": VerbInfo("steer", "Cancel a session permanently", "holdfast cancel 7f3k9q"),
     "worker": VerbInfo("worker", "Run sessions as they become due", "holdfast worker --concurrency 8"),
     "ps": VerbInfo("ps", "List sessions", "holdfast ps --tree"),
-    "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k --since 8h"),
+    "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),
     "why": VerbInfo(
         "brief", "Trace a line of code to its merge, task, call, and criterion", "holdfast why src/app.py:12"
     ),
-    "show": VerbInfo("show", "Show a session, now or at an earlier event", "holdfast show 7f3k --at 40"),
-    "diff": VerbInfo("show", "Show what a session changed in its files", "holdfast diff 7f3k --at 9 40"),
-    "fork": VerbInfo("show", "Fork a session at an earlier event", "holdfast fork 7f3k --at 40"),
-    "attach": VerbInfo("run", "Watch a session that another process runs", "holdfast attach 7f3k"),
-    "logs": VerbInfo("log", "Print the events of a session", "holdfast logs 7f3k -f"),
+    "show": VerbInfo("show", "Show a session, now or at an earlier event", "holdfast show 7f3k9q --at 40"),
+    "diff": VerbInfo("show", "Show what a session changed in its files", "holdfast diff 7f3k9q --at 9 40"),
+    "fork": VerbInfo("show", "Fork a session at an earlier event", "holdfast fork 7f3k9q --at 40"),
+    "attach": VerbInfo("run", "Watch a session that another process runs", "holdfast attach 7f3k9q"),
+    "logs": VerbInfo("log", "Print the events of one session or of all", "holdfast logs 7f3k9q -f"),
     "verify": VerbInfo("integrity", "Check the integrity of one session or of all", "holdfast verify"),
     "anchor": VerbInfo(
         "integrity",
@@ -82,8 +84,7 @@ VERBS: dict[str, VerbInfo] = {
         "holdfast anchor --to /mnt/anchors",
     ),
     "recover": VerbInfo("log", "Continue after acknowledged events were lost", "holdfast recover --yes"),
-    "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k > session.jsonl"),
-    "init": VerbInfo("setup", "Choose a model, check its key, and write your settings", "holdfast init"),
+    "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k9q > session.jsonl"),
     "config": VerbInfo("setup", "Show or change settings", "holdfast config set model anthropic:NAME"),
     "notify": VerbInfo("setup", "Send a test notification", "holdfast notify test"),
     "completion": VerbInfo(
@@ -117,6 +118,16 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         if add_help:
             self.add_argument("-h", "--help", action="help", default=argparse.SUPPRESS, help="Print help")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, the version, or an error. A closed pipe ends the command quietly, a full disk with a sentence."""
+        try:
+            print(message, end="", file=file or sys.stderr, flush=True)
+        except OSError as error:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 2 if file is sys.stderr else 1)  # Python flushes the stream once more at its end
+            if file is sys.stdout and not isinstance(error, BrokenPipeError):
+                self.exit(5, f"{self.prog}: standard output cannot be written ({error.strerror})\n")
 
     def error(self, message: str) -> NoReturn:
         """Print the error with an example, and exit with status 2."""

@@ -6,7 +6,7 @@ import argparse
 from contextlib import suppress
 from typing import Any
 
-from holdfast.app.call import Call, wait_argument
+from holdfast.app.call import SESSION, Call, wait_argument
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
@@ -28,7 +28,7 @@ from holdfast.session.rows import SessionRow
 
 def send_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `send`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("text", metavar="TEXT", help="Message to send")
     parser.add_argument("--key", metavar="KEY", default="", help="Idempotency key; a second message with it is dropped")
     parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
@@ -51,7 +51,7 @@ async def send_run(call: Call) -> int:
 
 def interrupt_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `interrupt`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
@@ -79,7 +79,7 @@ async def interrupt_run(call: Call) -> int:
 
 def pause_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `pause`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
@@ -105,7 +105,7 @@ async def pause_run(call: Call) -> int:
 
 def wake_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `wake`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
     parser.add_argument("--steal", action="store_true", help="Take the session from the process that holds its lease")
     parser.add_argument("--keep-pause", action="store_true", help="Do not resume a paused session or a new fork")
@@ -150,7 +150,7 @@ async def _lift(runtime: Runtime, row: SessionRow) -> None:
 
 def handover_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `handover`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("name", metavar="NAME", help="New owner; answers inbox items unless [people] names approvers")
     parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
     parser.add_argument("--json", action="store_true", help="Print JSON")
@@ -173,7 +173,7 @@ async def handover_run(call: Call) -> int:
 
 def cancel_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `cancel`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
@@ -220,7 +220,9 @@ async def budget_run(call: Call) -> int:
             meant = nearest(chosen, path) if path else "there is none yet"
             raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
         if caps and not chosen:
-            raise UsageError("say whose cap: a session, or --account NAME; for example: holdfast budget 7f3k --set 20")
+            raise UsageError(
+                "say whose cap: a session, or --account NAME; for example: holdfast budget 7f3k9q --set 20"
+            )
         await runtime.intake.check_caps(chosen, caps)
         for period, cap in caps.items():
             await runtime.intake.set_cap(row, chosen, period, cap)

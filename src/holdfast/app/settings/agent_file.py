@@ -35,7 +35,9 @@ def load_agent(path: str, model: str) -> Agent:
     tools = tuple(data.get("tools", DEFAULT_TOOLS))
     for tool in tools:
         if not isinstance(tool, str) or tool not in TOOLS:
-            raise UsageError(f"tools in {file} has {tool!r}, which is not a tool; {nearest(str(tool), TOOLS)}")
+            raise UsageError(
+                f"tools in {file} names the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}"
+            )
     system = data.get("system", "")
     if "system_file" in data:
         system = read_text(file.parent, str(data["system_file"]), f"the system prompt of {file},")

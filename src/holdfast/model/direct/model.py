@@ -210,10 +210,10 @@ def proxy_hint(base_url: str) -> str:
     name = url.scheme if url.scheme in proxies else "all"
     if name not in proxies or is_loopback(base_url) or proxy_bypass(url.netloc):
         return "; check that the server is running"
-    proxy, variable = urlsplit(proxies[name]), f"{name}_proxy"
+    proxy = urlsplit(proxies[name])
     return (
-        f" through the proxy {proxy.scheme}://{proxy.netloc.rpartition('@')[2]}; check that it is running, or unset "
-        f"{variable.upper()} (or {variable})"
+        f" through {name.upper()}_PROXY={proxy.scheme}://{proxy.netloc.rpartition('@')[2]}; check that this proxy is "
+        "running, or unset the variable"
     )
 
 
