@@ -20,6 +20,7 @@ from holdfast.app.settings.values import nearest
 from holdfast.app.trust_prompt import can_ask, typed_line
 from holdfast.clock import SystemClock
 from holdfast.errors import ModelError, UsageError
+from holdfast.facts.base import Usage
 from holdfast.ids import system_entropy
 from holdfast.notify.base import Outlet, send_test
 from holdfast.session.context.text import visible
@@ -43,6 +44,9 @@ async def init_run(call: Call) -> int:
     budget_pico(args.budget_usd or "")
     model = await _chosen_model(call)
     door = find_model(model, call.settings)
+    priced = door.cost_pico(Usage()) is not None
+    if args.budget_usd and not priced:
+        raise UsageError(f"{model} has no price, so no cap can be kept; nothing was written: leave --budget out")
     if not args.no_check:
         call.note(f"Checking {model} with one short request.")
         try:
@@ -50,7 +54,7 @@ async def init_run(call: Call) -> int:
         except ModelError as error:
             raise ModelError(error.kind, f"{error}; nothing was written") from error
     budget = args.budget_usd or ""
-    if not budget and can_ask(call) and current("budget_usd") is None:
+    if not budget and priced and can_ask(call) and current("budget_usd") is None:
         budget = await typed_line("Spending cap of a session in dollars, such as 5 (Enter: none): ")
         budget_pico(budget)
     values = {"model": json.dumps(model, ensure_ascii=False), **({"budget_usd": json.dumps(budget)} if budget else {})}

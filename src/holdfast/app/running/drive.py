@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -20,6 +21,7 @@ from holdfast.app.home import attend, is_served, workers
 from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.running.in_place import answer_here
+from holdfast.app.running.interrupted import offer_to_end
 from holdfast.app.running.outages import Outages
 from holdfast.app.screen.events import counted
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
@@ -120,6 +122,8 @@ async def _reported(
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)
+            if getattr(call.args, "stopped_by", 0) == signal.SIGINT:
+                await offer_to_end(call, runtime, session_id)
         raise
     except HoldfastError as error:
         if call.json:
