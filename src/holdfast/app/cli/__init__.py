@@ -183,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _quiet_interrupts():
         if verb not in VERBS:
             return _without_verb(words)
+        _check_system()
         args, unknown = build_parser(only=verb).parse_known_args(words)
         if unknown:
             near = difflib.get_close_matches(unknown[0], args.options, 1)
@@ -196,6 +197,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         start = importlib.import_module("holdfast.app.cli.start")
         return int(start.start(getattr(module, f"{verb}_run"), args))
+
+
+_MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
+
+
+def _check_system() -> None:
+    """Exit with one sentence where Python modules or system calls are missing that all commands need."""
+    missing = [] if hasattr(os, "pidfd_open") else ["os.pidfd_open"]
+    for name in _MODULES:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            missing.append(name)
+    if missing:
+        Parser(prog="holdfast").exit(
+            5,
+            f"holdfast: this machine ({sys.platform}) or its Python lacks {', '.join(missing)}; nothing was started. "
+            "Use Linux 5.3 or newer with a Python built for it; on Windows in WSL 2, on macOS in a virtual machine\n",
+        )
 
 
 _BEFORE = ("--home", "--db")
