@@ -29,6 +29,10 @@ def test_all_sessions_in_the_order_of_time(two: None, type: Type) -> None:
     assert lines[0].split()[3:6] == ["one", "1", "session.created"]
     assert lines[-1].split()[3] == "two"
     assert type("logs", "-n", "3").went().out.splitlines() == lines[-3:]
+    type("fork", "two", "--at", "10", "--key", "copy").went()
+    more = type("logs").went().out.splitlines()
+    assert more[:whole] == lines, "a fork repeats no event of its origin"
+    assert {line.split()[3] for line in more[whole:]} == {"copy"}
     some = type("logs", "--type", "session.created").went().out.splitlines()
     assert [line.split()[3] for line in some] == ["one", "two"]
 

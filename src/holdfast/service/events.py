@@ -64,7 +64,7 @@ async def latest(
     found: list[Event] = []
     async for row in each_session(index, Which(updated_us=since_us)):
         if len(found) < limit or row.updated_us >= found[0].at_us:
-            after = seen.get(row.session_id, 0)
+            after = max(row.origin_seq, seen.get(row.session_id, 0))  # a fork's first events are its origin's
             found += await tail(log, row, keep, after=after, since_us=since_us, limit=limit)
             found = sorted(found, key=lambda event: (event.at_us, event.session_id, event.seq))[-limit:]
         seen[row.session_id] = row.head

@@ -28,7 +28,7 @@ def completion_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `completion`."""
     parser.add_argument("shell", choices=(*SHELLS, *_LOOKED_UP.values()), metavar="SHELL", help="bash, zsh, or fish")
     parser.epilog = (
-        "bash: holdfast completion bash > ~/.local/share/bash-completion/completions/holdfast. "
+        f"{parser.epilog}. To keep it: bash: holdfast completion bash > ~/.local/share/bash-completion/completions/holdfast. "
         "zsh: holdfast completion zsh > ~/.holdfast.zsh, and source that file in ~/.zshrc. "
         "fish: holdfast completion fish > ~/.config/fish/completions/holdfast.fish"
     )

@@ -86,7 +86,7 @@ async def logs_run(call: Call) -> int:
             await watch(runtime, row.session_id, lines, row.head if args.lines else args.after)
             row = await runtime.store.find(row.session_id)
             state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-            next_ = next_step(row, state, call.typed)
+            next_ = await next_step(runtime.store, row, state, call.typed)
             call.note(f"{name_of(row)} is {row.status}; no process is running it. {next_}")
             return exits.DONE
         seen = row.head if args.lines else args.after

@@ -73,7 +73,7 @@ async def show_run(call: Call) -> int:
             return 0
         await _glance(call, runtime, state, _lines(row, state, running=running))
         step = f"Follow it with `{call.typed('logs', name_of(row), '-f')}`."
-        call.say(f"\n{step if running else next_step(row, state, call.typed)}")
+        call.say(f"\n{step if running else await next_step(runtime.store, row, state, call.typed)}")
         return 0
 
 

@@ -59,7 +59,7 @@ async def run(call: Call) -> int:
             running = row.session_id in await runtime.store.holders()
             for line in board(row, state, of_mission(state), spent, running=running):
                 call.say(line)
-            call.say(next_step(row, state, call.typed))
+            call.say(await next_step(runtime.store, row, state, call.typed))
     return 0
 
 

@@ -256,7 +256,7 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
             why = f" ({row.reason})" if row.reason else ""
             detail = f": {row.detail}" if row.detail else ""
             call.note(f"{name} is {row.status}{why}{detail} — {size}")
-            call.note(exits.next_step(row, state, call.typed))
+            call.note(await exits.next_step(runtime.store, row, state, call.typed))
     return stands if code is None else code
 
 
