@@ -30,7 +30,7 @@ def without(setting: str, *words: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_machine_without_linux_features_is_told_so_in_one_line(setting: str, name: str, holdfast_home: Path) -> None:
-    for words in (("doctor",), ("run", "hello"), ("completion", "ids")):
+    for words in (("doctor",), ("run", "hello"), ("completion", "words", "")):
         done = without(setting, *words)
         assert (done.returncode, done.stdout) == (5, "")
         (line,) = done.stderr.splitlines()

@@ -184,6 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if verb not in VERBS:
             return _without_verb(words)
         _check_system()
+        if words[:2] == ["completion", "words"]:
+            importlib.import_module(VERBS[verb].path).propose(words[2:])
+            return 0
         args, unknown = build_parser(only=verb).parse_known_args(words)
         if unknown:
             near = difflib.get_close_matches(unknown[0], args.options, 1)
@@ -192,11 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for word in words:
             if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
                 args.complain(f"argument {word!r} is not valid UTF-8")
-        module = importlib.import_module(VERBS[verb].path)
-        if verb == "completion" and module.completion_quick(args):
-            return 0
         start = importlib.import_module("holdfast.app.cli.start")
-        return int(start.start(getattr(module, f"{verb}_run"), args))
+        return int(start.start(getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run"), args))
 
 
 _MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
@@ -218,14 +218,14 @@ def _check_system() -> None:
         )
 
 
-_BEFORE = ("--home", "--db")
+BEFORE = ("--home", "--db")
 """Arguments of every verb, which may also stand before it."""
 
 
 def _verb_first(words: list[str]) -> list[str]:
     """Move `--home` and `--db` behind the verb, and turn `help VERB` into `VERB --help`."""
     moved = []
-    while words and words[0].partition("=")[0] in _BEFORE:
+    while words and words[0].partition("=")[0] in BEFORE:
         size = 1 if "=" in words[0] else 2
         moved += words[:size]
         words = words[size:]
@@ -240,7 +240,7 @@ def _without_verb(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return 2
-    if words[0].partition("=")[0] in _BEFORE:
+    if words[0].partition("=")[0] in BEFORE:
         parser.error(f"missing command after {words[0]}")
     if words[0].startswith("-"):
         _, unknown = parser.parse_known_args(words)

@@ -8,7 +8,8 @@ import re
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -193,80 +194,57 @@ def _readings(value: str) -> list[str]:
 
 def _with(path: Path, text: str, names: list[str], written: str) -> str:
     """The text with one key set. The result is parsed, so that the edit can change nothing else."""
-    before = parse_toml(text.encode(), path, "the settings file")
-    parts = list(_statements(text))
-    table, line = names[:-1], f"{_toml_key(names[-1])} = {written}\n"
-    ours = next((part for part in parts if not part.is_header and part.path[: len(names)] == names), None)
+    before: Any = parse_toml(text.encode(), path, "the settings file")
+    *table, leaf = names
+    line = f"{_toml_key(leaf)} = {written}"
+    statements = list(_statements(text))
+    ours = next((index for index, each in enumerate(statements) if each[1] == names), None)
+    same = [index for index, each in enumerate(statements) if each[1] is not None and each[2] == table]
+    parts = [each[0] for each in statements]
     if ours is not None:
-        start, _, rest = ours.text.partition("=")
-        ours.text = f"{start.rstrip()} = {written}{_comment(rest)}"
-    elif any(part.section == table for part in parts):
-        last = [part for part in parts if part.section == table][-1]
-        last.text = last.text.rstrip("\n") + f"\n{line}"
-    elif not table:  # above the first table and the comments that belong to it
-        first = next((index for index, part in enumerate(parts) if part.is_header), len(parts))
-        while first and parts[first - 1].text.startswith("#"):
-            first -= 1
-        parts.insert(first, _Part(line if first == len(parts) else f"{line}\n"))
+        end = re.search(r"\s*(#[^\"'\n]*)?$", parts[ours])
+        comment = end[1] if end is not None and end[1] else ""
+        parts[ours] = f"{line}  {comment}\n" if comment else f"{line}\n"
+    elif same:
+        parts[same[-1]] = parts[same[-1]].rstrip("\n") + f"\n{line}\n"
+    elif not table:
+        parts.insert(0, f"{line}\n\n" if parts else f"{line}\n")
     else:
-        gap = "\n" if text else ""
-        parts.append(_Part(f"{gap}[{'.'.join(map(_toml_key, table))}]\n{line}"))
-    new = "".join(part.text if part.text.endswith("\n") else f"{part.text}\n" for part in parts)
-    holder: Any = before
+        head = ".".join(map(_toml_key, table))
+        parts.append(f"{chr(10) if text else ''}[{head}]\n{line}\n")
+    new = "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+    holder = before
     for name in table:
         holder = holder.setdefault(name, {}) if isinstance(holder, dict) else {}
     if isinstance(holder, dict):
-        holder[names[-1]] = tomllib.loads(f"value = {written}")["value"]
-    try:
+        holder[leaf] = tomllib.loads(f"value = {written}")["value"]
+    with suppress(tomllib.TOMLDecodeError):
         if tomllib.loads(new) == before:
             return new
-    except tomllib.TOMLDecodeError:
-        pass
     raise UsageError(f"{'.'.join(names)} cannot be set in {path} as it is written; edit the file by hand")
 
 
-@dataclass
-class _Part:
-    """A statement of a file, or a comment or empty line, with its table and the full path of its key."""
-
-    text: str
-    section: list[str] | None = None
-    path: list[str] = field(default_factory=list)
-    is_header: bool = False
-
-
-def _statements(text: str) -> Iterator[_Part]:
-    section: list[str] = []
+def _statements(text: str) -> Iterator[tuple[str, list[str] | None, list[str]]]:
+    """The statements of a file: text, full path of the key (None for a comment), and path of the table."""
+    table: list[str] = []
     held = ""
-    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+    for line in text.splitlines(keepends=True):
         held += line
         try:
-            read = tomllib.loads(held)
+            names = _names(tomllib.loads(held))
         except tomllib.TOMLDecodeError:
             continue  # the statement goes on in the next line
-        names, is_header = _names(read), held.lstrip().startswith("[")
-        if is_header:
-            section = names
-        yield _Part(held, section if names else None, names if is_header else [*section, *names], is_header)
+        if held.lstrip().startswith("["):
+            table, names = names, [*names, ""]  # the header itself: no key of its table has this name
+            yield held, names, table
+        else:
+            yield held, [*table, *names] if names else None, table
         held = ""
-    if held:
-        yield _Part(held)
-
-
-def _comment(rest: str) -> str:
-    """The comment behind a value, with the end of the line; `rest` is what follows the equals sign."""
-    for at, char in enumerate(rest):
-        if char == "#":
-            try:
-                tomllib.loads(f"value ={rest[:at]}")
-            except tomllib.TOMLDecodeError:
-                continue  # a # inside the value
-            return f"  {rest[at:]}"
-    return "\n"
 
 
 def _names(value: Any) -> list[str]:
-    names = []
+    """The names in a statement, from the outermost; those of a table in one line are part of its value."""
+    names: list[str] = []
     while isinstance(value, dict) and len(value) == 1:
         ((name, value),) = value.items()
         names.append(name)
