@@ -3,8 +3,9 @@
 python bench/wake.py [--runs N]
 
 Logs of 10,000 and 100,000 events of 2 KB on average are made in a temporary folder. Each run reopens the
-file. Targets for the medians: 10,000 events < 100 ms without a snapshot and < 10 ms with one, and ten times
-the events cost at most ten times as much.
+file. `read` reads, verifies, and decodes the same pages without folding them. Targets for the medians: a wake of
+10,000 events takes at most 1.3 times as long as `read`, less than 10 ms with a snapshot, and ten times the events cost
+at most ten times as much.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.brain.recall import recall, remember
+from holdfast.brain.recall import PAGE, recall, remember
 from holdfast.clock import SystemClock
 from holdfast.facts.base import Text, Usage
-from holdfast.facts.codec import Draft
+from holdfast.facts.codec import Draft, genesis
 from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
@@ -36,7 +37,7 @@ from holdfast.log.worker_locks import Worker
 
 SESSION = "ses_bench"
 BATCH = 600
-TARGET_MS = 100.0
+TARGET_RATIO = 1.3
 SNAPSHOT_TARGET_MS = 10.0
 
 
@@ -99,6 +100,19 @@ async def timed(folder: Path) -> tuple[float, float, int]:
         await store.close()
 
 
+async def read(folder: Path) -> float:
+    """Milliseconds of reading, verifying, and decoding the session in the pages of a wake."""
+    store = await open_store(folder)
+    try:
+        began = time.perf_counter()
+        seq, prev = 0, genesis(SESSION)
+        while events := await store.read(SESSION, after=seq, prev=prev, limit=PAGE):
+            seq, prev = events[-1].seq, events[-1].hash
+        return (time.perf_counter() - began) * 1000
+    finally:
+        await store.close()
+
+
 async def snapshot(folder: Path) -> None:
     """Keep a snapshot of the whole session."""
     store = await open_store(folder)
@@ -117,7 +131,10 @@ async def measure(events: int, runs: int) -> dict[str, float]:
         worker = Worker.start(folder / "workers", "wrk_bench")
         await fill(folder, events)
         await timed(folder)
-        plain = [await timed(folder) for _ in range(runs)]
+        floors, plain = [], []
+        for _ in range(runs):
+            floors.append(await read(folder))
+            plain.append(await timed(folder))
         await snapshot(folder)
         kept = [await timed(folder) for _ in range(runs)]
         worker.close()
@@ -125,6 +142,7 @@ async def measure(events: int, runs: int) -> dict[str, float]:
         return {
             "events": plain[0][2],
             "open_ms": statistics.median(row[0] for row in plain),
+            "read_ms": statistics.median(floors),
             "full_ms": statistics.median(row[1] for row in plain),
             "snapshot_ms": statistics.median(row[1] for row in kept),
             "disk_mb": size / 1e6,
@@ -139,19 +157,19 @@ def main() -> None:
     print(
         f"{runs} runs each, medians; {platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     )
-    print(f"{'events':>8}{'open ms':>10}{'full ms':>10}{'snapshot ms':>13}{'disk MB':>9}")
+    print(f"{'events':>8}{'open ms':>10}{'read ms':>10}{'full ms':>10}{'snapshot ms':>13}{'disk MB':>9}")
     rows = [anyio.run(measure, events, runs) for events in (10_000, 100_000)]
     for row in rows:
         print(
-            f"{row['events']:>8.0f}{row['open_ms']:>10.1f}{row['full_ms']:>10.1f}{row['snapshot_ms']:>13.1f}"
+            f"{row['events']:>8.0f}{row['open_ms']:>10.1f}{row['read_ms']:>10.1f}{row['full_ms']:>10.1f}{row['snapshot_ms']:>13.1f}"
             f"{row['disk_mb']:>9.0f}"
         )
     growth = rows[1]["full_ms"] / rows[0]["full_ms"]
-    good = rows[0]["full_ms"] < TARGET_MS and rows[0]["snapshot_ms"] < SNAPSHOT_TARGET_MS and growth <= 10
+    ratio = rows[0]["full_ms"] / rows[0]["read_ms"]
+    good = ratio <= TARGET_RATIO and rows[0]["snapshot_ms"] < SNAPSHOT_TARGET_MS and growth <= 10
     print(f"ten times the events cost {growth:.1f} times as much")
-    print(
-        f"targets: full < {TARGET_MS:.0f} ms, snapshot < {SNAPSHOT_TARGET_MS:.0f} ms at 10,000, growth ≤ 10", end=": "
-    )
+    print(f"a wake of 10,000 events takes {ratio:.2f} times as long as reading them")
+    print(f"targets: ≤ {TARGET_RATIO}, snapshot < {SNAPSHOT_TARGET_MS:.0f} ms at 10,000, growth ≤ 10", end=": ")
     print("met" if good else "MISSED")
     raise SystemExit(0 if good else 1)
 

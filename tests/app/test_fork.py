@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.session.money import HOME_ACCOUNT
 from tests.app.terminal import PRICE, Type, bash, kept, script, turn
 
 
@@ -73,7 +74,8 @@ def test_a_message_starts_it(type: Type, origin: str) -> None:
     assert type("wake", "other", "--json").went().lines[-1]["status"] == "done"
     lines = type("logs", "other", "--after", str(seq), "--json").went().lines
     assert [line["type"] for line in lines][:3] == ["session.forked", "user.message", "shift.started"]
-    (account,) = [line for line in type("budget", "other", "--json").lines]
+    account, home = type("budget", "other", "--json").lines
+    assert home["account_id"] == HOME_ACCOUNT
     assert account["total"]["cap_usd"] == 7
 
 

@@ -19,6 +19,7 @@ RESULT: dict[str, Any] = {
     "exit_code": int,
     "usage": dict,
     "cost_usd": (float, type(None)),
+    "own_cost_usd": (float, type(None)),
     "events": int,
     "wall_s": float,
 }

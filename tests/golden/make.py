@@ -33,11 +33,15 @@ from holdfast.facts.session import (
 from holdfast.facts.shift import (
     BriefRead,
     BudgetSet,
+    CarriedAccount,
     ClockSet,
     EmergencyReleased,
     EmergencyStopped,
+    RemovedSession,
+    SessionsRemoved,
     ShiftEnded,
     ShiftStarted,
+    SpendBucket,
 )
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import AnyFact
@@ -116,7 +120,7 @@ def full() -> list[AnyFact]:
         ModelRequestStart(purpose="turn", model="scripted:demo", attempt=1, inputs_through=12, max_output_tokens=1),
         ModelRequestEnd(request_seq=13, outcome="error", error_kind="overloaded", message=ODD, retry_after_s=2.0),
         SessionError(kind="storage_full", message=ODD, at_seq=3),
-        SessionEventsLost(content=ODD, known_seq=99, calls=("9.0", "9.1")),
+        SessionEventsLost(content=ODD, known_seq=99, calls=("9.0", "9.1"), workspace="/srv/elsewhere"),
         SessionEventsLost(content=""),
         HandsLost(hands_id="hnd_1", reason="its supervisor died"),
         HandsReleased(hands_id="hnd_1"),
@@ -245,6 +249,22 @@ async def home(store: MemoryStore) -> None:
         EmergencyReleased(stop_seq=4),
         BudgetSet(account_id="project:web", period="total", cap_pico=10**13),
         BriefRead(through_us=1_795_000_000_000_000),
+        SessionsRemoved(
+            sessions=(RemovedSession("ses_gone", 12, "ab" * 32),),
+            accounts=(
+                CarriedAccount(
+                    account_id="project:web",
+                    spent_pico=7,
+                    fine=(SpendBucket(5_983_333, 7),),
+                    hours=(SpendBucket(498_611, 7),),
+                    cap_pico=10**13,
+                    cap_day_pico=10**12,
+                    cap_week_pico=10**12,
+                    caps_us=1_795_000_000_000_000,
+                ),
+            ),
+        ),
+        SessionsRemoved(sessions=(RemovedSession("ses_gone_too", 1, "cd" * 32),)),
     ]
     for number, fact in enumerate(told, 2):
         draft = Draft(f"evt_home_{number:04d}", "user:ann", fact)

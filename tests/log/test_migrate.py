@@ -52,7 +52,7 @@ LATER_INDEXES = {
 }
 """Version → the indexes that came with it."""
 
-LATER_COLUMNS = {2: ("boot_id", "due_boot_us", "marks"), 3: ("boot_id", "due_boot_us"), 4: ()}
+LATER_COLUMNS = {2: ("boot_id", "due_boot_us", "marks"), 3: ("boot_id", "due_boot_us"), 4: (), 5: ()}
 """Version → the columns of sessions that it does not have."""
 
 
@@ -96,24 +96,27 @@ async def test_the_tables_are_those_of_a_new_file(holdfast_home: Path, tmp_path:
     assert columns(holdfast_home / "holdfast.db") == columns(tmp_path / "holdfast.db")
 
 
-@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize("version", [2, 3, 4, 5])
 async def test_later_tables(holdfast_home: Path, tmp_path: Path, version: int) -> None:
     async with sqlite_rig(holdfast_home) as rig:
         case = Scenario(rig)
         await case.open("ses_a")
         lease = await case.take("ses_a")
         await case.append(lease, case.draft(SessionTainted(reason="it has read")))
+        (start,) = await case.append(lease, case.request(40))
+        await case.append(lease, case.response(start.seq, None))
         parked = ShiftEnded(status="parked", reason="timer", due_us=9_000, boot_id="boot", booted_us=2_000)
         await case.append(lease, case.draft(parked))
     with sqlite3.connect(holdfast_home / "holdfast.db") as old:
-        for index in (*LATER_INDEXES[5], *(LATER_INDEXES[4] if version < 4 else ())):
+        old.execute("update sessions set marks = 'tainted'")
+        for index in (*(LATER_INDEXES[5] if version < 5 else ()), *(LATER_INDEXES[4] if version < 4 else ())):
             old.execute(f"drop index {index}")
         for column in LATER_COLUMNS[version]:
             old.execute(f"alter table sessions drop column {column}")
         old.execute("update meta set value = ? where name = 'schema'", (str(version),))
     async with await open_store(holdfast_home) as store:
         row = await store.find("ses_a")
-        assert (row.marks, row.boot_id, row.due_boot_us) == ("tainted", "boot", 7_000)
+        assert (row.marks, row.boot_id, row.due_boot_us) == ("tainted unpriced", "boot", 7_000)
         assert (await verify(store)).findings == ()
     async with await open_store(tmp_path):
         pass

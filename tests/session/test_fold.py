@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import FileSeen
 from holdfast.kinds import KINDS
 from holdfast.session.fold import empty, fold
+from holdfast.session.signs.trace import STEPS_MAX
 from tests.session.story import Story
 
 BASH = ("bash", {"command": "ls"})
@@ -50,6 +53,22 @@ def test_a_snapshot_at_any_point_changes_nothing(data: st.DataObject) -> None:
     restored = decode(encode(before), KINDS)
     assert restored is not None
     assert fold(restored, events[cut:]) == fold(empty("ses_1", KINDS), events)
+
+
+@pytest.mark.parametrize("rest", [5, 260, 500])
+def test_pages_that_know_the_next_one_give_the_same_state(rest: int) -> None:
+    story = Story().shift().hands()
+    for number in range(150):
+        (call,) = story.answer(f"look {number}", ("bash", {"command": f"ls {number}"}))
+        story.dispatch(call).result(call)
+    events = story.events
+    cuts = [0, 300, len(events) - rest, len(events)]
+    pages = [events[first:last] for first, last in pairwise(cuts)]
+    state = empty("ses_1", KINDS)
+    for page, ahead in zip(pages, [*pages[1:], []], strict=True):
+        state = fold(state, page, ahead=ahead)
+    assert state == fold(empty("ses_1", KINDS), events)
+    assert len(state.trace) == STEPS_MAX
 
 
 def test_hands_of_an_open_call_are_remembered_after_they_are_lost() -> None:

@@ -27,30 +27,32 @@ from holdfast.session.tenant import Tenant
 PAGE = 5_000
 """Number of events read at once, so that a long log is folded without holding it in memory."""
 
-_SHOWN = (
-    UserMessage,
-    AgentThinking,
-    AgentMessage,
-    AgentToolUse,
-    ToolResult,
-    ToolOutcomeUnknown,
-    ChildFinished,
-    ContextCompacted,
-    ContextReset,
-    RuleBreached,
-    SessionForked,
-    SessionEventsLost,
-    ApprovalRequested,
-    ApprovalDecided,
-    ApprovalExpired,
-    ApprovalSuperseded,
-    EgressFailed,
-    EnvironmentRecorded,
-    HandsRestored,
-    JobEnded,
-    JobLine,
-    ServiceEnded,
-    HookRan,
+_SHOWN: frozenset[type[Fact]] = frozenset(
+    {
+        UserMessage,
+        AgentThinking,
+        AgentMessage,
+        AgentToolUse,
+        ToolResult,
+        ToolOutcomeUnknown,
+        ChildFinished,
+        ContextCompacted,
+        ContextReset,
+        RuleBreached,
+        SessionForked,
+        SessionEventsLost,
+        ApprovalRequested,
+        ApprovalDecided,
+        ApprovalExpired,
+        ApprovalSuperseded,
+        EgressFailed,
+        EnvironmentRecorded,
+        HandsRestored,
+        JobEnded,
+        JobLine,
+        ServiceEnded,
+        HookRan,
+    }
 )
 
 KERNEL = ("holdfast.facts", "holdfast.session")
@@ -115,11 +117,12 @@ async def recall(session_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) 
     """
     snapshot = await snapshots.load(session_id, fold_digest())
     state = (decode(snapshot.state, kinds) if snapshot is not None else None) or empty(session_id, kinds)
-    while True:
-        events = await log.read(session_id, after=state.seq, prev=state.hash, limit=PAGE)
-        state = fold(state, events)
-        if len(events) < PAGE:
-            break
+    events = await log.read(session_id, after=state.seq, prev=state.hash, limit=PAGE)
+    while len(events) == PAGE:
+        last = events[-1]
+        ahead = await log.read(session_id, after=last.seq, prev=last.hash, limit=PAGE)
+        state, events = fold(state, events, ahead=ahead), ahead
+    state = fold(state, events)
     if state.seq == 0:
         raise UnknownSession(f"no session {session_id}; `holdfast ps --all` lists them")
     return state, shown(events)
@@ -127,7 +130,7 @@ async def recall(session_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) 
 
 def shown(events: list[Event]) -> dict[int, Fact]:
     """Return the bodies among these events that a context may show, by position."""
-    return {event.seq: event.fact for event in events if isinstance(event.fact, _SHOWN)}
+    return {event.seq: event.fact for event in events if type(event.fact) in _SHOWN}
 
 
 async def remember(state: State, snapshots: Snapshots) -> None:

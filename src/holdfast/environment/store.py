@@ -239,11 +239,22 @@ class LayerStore:
         for used, size, folder in sorted(self._layers(), reverse=True):
             total += size
             age = now - used
-            if (age > self._unused_s or total > self._bytes_max) and age > FRESH_S and _free(folder):
-                remove(folder)
+            if (age > self._unused_s or total > self._bytes_max) and age > FRESH_S and self.discard(folder):
                 total -= size
                 gone += 1
         return gone
+
+    def unused(self, before_s: float) -> list[tuple[Path, int]]:
+        """Return the layers that were last used before a time, with their bytes."""
+        before_s = min(before_s, self._clock.now_us() / 1_000_000 - FRESH_S)
+        return [(folder, size) for used, size, folder in self._layers() if used < before_s]
+
+    def discard(self, folder: Path) -> bool:
+        """Remove a layer; False if hands use it."""
+        if not _free(folder):
+            return False
+        remove(folder)
+        return True
 
     def _layers(self) -> list[tuple[float, int, Path]]:
         """Return the time of last use, size, and folder of each layer."""

@@ -361,7 +361,8 @@ class SessionEventsLost(Fact, frozen=True, tag="session.events_lost"):
     """A user accepted the loss of acknowledged events. The loss lies between the previous event and this one.
 
     `known_seq` is the last lost event of this session that another record names, 0 when none does; `calls` are calls
-    that its hands started and that the log no longer has. `content` is shown to the model.
+    that its hands started and that the log no longer has. `content` is shown to the model. `workspace` is the new path
+    of the session's workspace if its home was restored in another folder.
     """
 
     wakes = True
@@ -369,6 +370,7 @@ class SessionEventsLost(Fact, frozen=True, tag="session.events_lost"):
     content: str
     known_seq: int = 0
     calls: tuple[str, ...] = ()
+    workspace: str = ""
 
 
 class SessionError(Fact, frozen=True, tag="session.error"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from holdfast.facts.base import Fact
 
 ParkReason = Literal["person", "budget", "cap", "timer", "provider", "child", "context", "job"]
@@ -164,6 +166,50 @@ class EmergencyReleased(Fact, frozen=True, tag="emergency.released"):
 
     stop_seq: int
     reason: str = ""
+
+
+class RemovedSession(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A removed session, with the head of its log and that event's hash in hex."""
+
+    session_id: str
+    head: int
+    hash: str
+
+
+class SpendBucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """The spend of one bucket of time of the ledger, in pico-dollars."""
+
+    number: int
+    pico: int
+
+
+class CarriedAccount(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
+):
+    """An account that outlives removed sessions: what they spent on it, and its caps when they were removed.
+
+    `fine` and `hours` are the recent part of the spend, in the buckets of the ledger; `caps_us` is when a cap was last
+    set.
+    """
+
+    account_id: str
+    spent_pico: int
+    fine: tuple[SpendBucket, ...] = ()
+    hours: tuple[SpendBucket, ...] = ()
+    cap_pico: int | None = None
+    cap_day_pico: int | None = None
+    cap_week_pico: int | None = None
+    caps_us: int = 0
+
+
+class SessionsRemoved(Fact, frozen=True, tag="sessions.removed"):
+    """A user removed sessions with their events. Written to `ses_home`, so that the removal does not look like a loss.
+
+    `accounts` carry on what the sessions had spent on shared accounts.
+    """
+
+    sessions: tuple[RemovedSession, ...]
+    accounts: tuple[CarriedAccount, ...] = ()
 
 
 class BriefRead(Fact, frozen=True, tag="brief.read"):

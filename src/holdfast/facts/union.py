@@ -78,6 +78,7 @@ from holdfast.facts.shift import (
     EmergencyReleased,
     EmergencyStopped,
     LeaseStolen,
+    SessionsRemoved,
     ShiftEnded,
     ShiftStarted,
 )
@@ -161,6 +162,7 @@ KernelFact = (
     | BreakerClosed
     | EmergencyStopped
     | EmergencyReleased
+    | SessionsRemoved
     | BriefRead
     | WorkspaceSnapshotted
     | HandsRestored

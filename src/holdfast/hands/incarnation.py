@@ -127,23 +127,8 @@ class Maker:
         await anyio.to_thread.run_sync(remove_all_groups, self.folder)
         limits = self.limits or command_limits(spec.policy, rung)
         before, before_env = start_command(rung, spec.hands_id)
-        sockets = self._sockets or run_directory(os.getuid())
-        identity = HandsProvisioned(
-            hands_id=spec.hands_id,
-            provider=plan.provider,
-            host_id=host_id(),
-            boot_id=boot_id(),
-            address=str(sockets / f"{spec.hands_id}.sock"),
-            workspace=spec.workspace.path,
-            root=plan.root,
-            uid=user.uid,
-            isolation=isolation,
-            weak=plan.weak,
-            environment=spec.environment,
-        )
+        identity = self._identity(spec, user, plan, isolation)
         starter = plan.starter or user
-        if len(identity.address) > 100:
-            raise CannotRunSafely(f"{identity.address} is too long for a socket; choose a shorter folder for sockets")
         await anyio.to_thread.run_sync(make_folder, folder, user, plan.folders)
         await anyio.to_thread.run_sync(note_maker, folder, spec.session_id)
         variables = {**spec.env, **(spec.network.env if spec.network is not None else {})}  # no variable replaces these
@@ -185,6 +170,28 @@ class Maker:
                 await hands.release(epoch)
             raise
         return hands
+
+    def _identity(
+        self, spec: HandsSpec, user: HandsUser, plan: Plan, isolation: dict[str, Isolation]
+    ) -> HandsProvisioned:
+        """Return the record of new hands. Raises `CannotRunSafely`."""
+        sockets = self._sockets or run_directory(os.getuid())
+        address = str(sockets / f"{spec.hands_id}.sock")
+        if len(address) > 100:
+            raise CannotRunSafely(f"{address} is too long for a socket; choose a shorter folder for sockets")
+        return HandsProvisioned(
+            hands_id=spec.hands_id,
+            provider=plan.provider,
+            host_id=host_id(),
+            boot_id=boot_id(),
+            address=address,
+            workspace=spec.workspace.path,
+            root=plan.root,
+            uid=user.uid,
+            isolation=isolation,
+            weak=plan.weak,
+            environment=spec.environment,
+        )
 
 
 def command_limits(policy: HandsPolicy, rung: Rung) -> Limits:
@@ -283,6 +290,16 @@ def _age_s(path: Path, clock: Clock) -> float:
         return clock.now_us() / 1e6 - path.lstat().st_mtime
     except OSError:
         return 0.0
+
+
+def by_session(hands: Path) -> dict[str, list[Path]]:
+    """Return the folders of incarnations, dead or alive, by the session that they were made for."""
+    found: dict[str, list[Path]] = {}
+    for folder in _folders(hands):
+        maker = _maker_of(folder)
+        if maker is not None:
+            found.setdefault(maker.session_id, []).append(folder)
+    return found
 
 
 def at_work(hands: Path) -> set[str] | None:

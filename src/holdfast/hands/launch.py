@@ -298,12 +298,17 @@ async def start_supervisor(launch: Launch) -> str:
 async def _ended(launch: Launch) -> None:
     """End the supervisor of a failed start, found by its journal; its steward cleans up in the same folder."""
     lock = os.path.join(launch.folder, "lock")
-    pid = replay(os.path.join(launch.folder, "journal")).opened.get("pid")
-    if pid is not None:
-        await anyio.to_thread.run_sync(_end, pid, lock)
+    await anyio.to_thread.run_sync(end_supervisor, Path(launch.folder))
     with anyio.move_on_after(GONE_S):
         while is_locked(lock):  # noqa: ASYNC110 - another process holds it
             await anyio.sleep(_STEP_S)
+
+
+def end_supervisor(folder: Path) -> None:
+    """Kill the supervisor of the incarnation in that folder if it lives."""
+    pid = replay(str(folder / "journal")).opened.get("pid")
+    if pid is not None:
+        _end(pid, str(folder / "lock"))
 
 
 def _clear(launch: Launch) -> None:

@@ -189,8 +189,9 @@ class SupervisedHands:
         return self._folder / "journal"
 
     def _ours(self) -> bool:
-        """True if these hands were created on this host since its last boot."""
-        return self.identity.host_id == host_id() and self.identity.boot_id == boot_id()
+        """True if these hands were created on this host since its last boot, in this home: a restored one has none."""
+        here = self.identity.host_id == host_id() and self.identity.boot_id == boot_id()
+        return here and self._folder.exists()
 
     async def _ask(self, verb: str, epoch: int, **fields: object) -> msgspec.Raw:
         """Send a request to the supervisor. Raises `HandsLost` if it is proven dead."""

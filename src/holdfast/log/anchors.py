@@ -6,12 +6,14 @@ is a line of JSON; a signature is one more line, over the bytes of the lines bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from holdfast.clock import rfc3339
 from holdfast.facts import bounded_json
+from holdfast.facts.shift import RemovedSession
+from holdfast.log.removal import removed_sessions
 from holdfast.log.verify import Finding, Look, Source
 from holdfast.session.rows import SessionRow
 
@@ -91,15 +93,21 @@ async def check(source: Source, anchors: Sequence[Anchor], session_id: str | Non
 
 def _check(look: Look, anchors: Sequence[Anchor], session_id: str | None) -> list[Finding]:
     findings: dict[str, Finding] = {}
+    removed = removed_sessions(look)
     for anchor in anchors:
         name = anchor.session_id
-        if name not in findings and session_id in (None, name) and (problem := _problem(look, anchor)):
+        if name not in findings and session_id in (None, name) and (problem := _problem(look, anchor, removed)):
             findings[name] = Finding(name, anchor.seq, problem)
     return list(findings.values())
 
 
-def _problem(look: Look, anchor: Anchor) -> str:
+def _problem(look: Look, anchor: Anchor, removed: Mapping[str, RemovedSession]) -> str:
     row = look.known(anchor.session_id)
+    gone = removed.get(anchor.session_id)
+    if row is None and gone is not None and anchor.seq < gone.head:
+        return ""
+    if row is None and gone is not None and (anchor.seq, anchor.hash) == (gone.head, gone.hash):
+        return ""
     if row is None:
         return f"the session had {anchor.seq} events at {anchor.at} and is gone"
     if row.head < anchor.seq:

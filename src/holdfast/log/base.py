@@ -7,7 +7,7 @@ events alone and can be rebuilt from them (S20) by `holdfast.session` (`rows`, `
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -147,6 +147,25 @@ class Leases(Protocol):
 
     async def holders(self) -> dict[str, str]:
         """Session id → worker id, for every session that a live process holds."""
+        ...
+
+
+class Removals(Protocol):
+    """Removal of sessions, and work beside a session that must not begin meanwhile."""
+
+    async def remove(self, rows: Sequence[SessionRow], actor: str) -> None:
+        """Remove these sessions with everything of theirs in the log, all or none, and record that in the home's log.
+
+        Shared accounts keep what they spent. Raises `LeaseHeld` while a live process holds one of them, `HeadMoved` if
+        one has more events than in its row, and `LogDamaged`; then nothing was removed.
+        """
+        ...
+
+    async def while_quiet(self, row: SessionRow, work: Callable[[], object]) -> bool:
+        """Run `work` while no process can take the session's lease; it must be short.
+
+        Returns False, and does nothing, if a live process holds the session or it moved on from that row.
+        """
         ...
 
 

@@ -15,6 +15,7 @@ from holdfast.errors import BudgetRefused, UsageError
 from holdfast.facts.shift import Period
 from holdfast.session.money import (
     AccountRow,
+    Carry,
     Move,
     NameAccount,
     OpenAccount,
@@ -85,6 +86,14 @@ class Ledger:
             case SetCap(account_id=name, cap_pico=cap):
                 account = self._find(name) or AccountRow(name, None, 0, 0)
                 self._keep(with_cap(account, move.period, None if cap is None else _amount(cap), move.at_us))
+            case Carry():
+                pass  # the stored account has it already; only a rebuilt one needs to be told
+
+    def drop(self, session_id: str, seq: int, amount_pico: int, path: tuple[str, ...]) -> None:
+        """Release the reservation of a session that is removed, on the accounts of its path that stay."""
+        for account in filter(None, map(self._find, path)):
+            self._keep(replace(account, reserved_pico=account.reserved_pico - amount_pico))
+        self.reservations[session_id, seq] = None
 
     def cap_time(self, moves: Iterable[Move]) -> int:
         """Return the time of caps set by these moves: now, but later than all earlier caps of the same accounts.

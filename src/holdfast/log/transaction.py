@@ -22,6 +22,7 @@ from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
 from holdfast.log.chain import holder
 from holdfast.log.ledger import Books, Ledger
+from holdfast.log.removal import Gone, fact_of
 from holdfast.session import money
 from holdfast.session.home import HOME, HOME_FACTS, Stop, home_created, stop_in
 from holdfast.session.money import CAP_FACTS, path_of
@@ -78,10 +79,11 @@ def ready(draft: Draft, key: str = "") -> Ready:
 class Transaction:
     """One transaction: its verbs stamp events; `sealed`, `rows`, `items`, `ledger`, and `posts` are then written.
 
+    `removed` are sessions to delete with everything of theirs, and `closed` their own accounts.
     After a verb raises, nothing of the transaction may be written.
     """
 
-    __slots__ = ("_now_us", "_view", "before", "items", "ledger", "posts", "rows", "sealed")
+    __slots__ = ("_now_us", "_view", "before", "closed", "items", "ledger", "posts", "removed", "rows", "sealed")
 
     def __init__(self, view: View, now_us: int) -> None:
         self._view = view
@@ -91,6 +93,8 @@ class Transaction:
         self.rows: dict[str, SessionRow] = {}
         self.posts: dict[tuple[str, str], int] = {}
         self.items: dict[str, ItemRow] = {}
+        self.removed: tuple[str, ...] = ()
+        self.closed: frozenset[str] = frozenset()
         self.ledger = Ledger(view, now_us)
 
     def append(
@@ -141,17 +145,13 @@ class Transaction:
             raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
         row = self._need(session_id)
         self._check_stop()
-        held = bool(row.holder) and live(row.holder)
-        if held and not steal:
-            raise LeaseHeld(
-                f"session {session_id} is running under {row.holder}; follow it with `holdfast logs {session_id} -f`, "
-                "or take it over with `holdfast wake --steal`",
-                worker_id=row.holder,
-            )
+        is_held = bool(row.holder) and live(row.holder)
+        if is_held and not steal:
+            raise held(row)
         _check_head(row, head)
         epoch = row.epoch + 1
         drafts = [draft]
-        if held:
+        if is_held:
             fact = LeaseStolen(from_worker_id=row.holder, from_epoch=row.epoch)
             drafts.insert(0, Draft(stolen_id, "system", fact))
         events = tuple(self._stamp(session_id, epoch, ready(each)) for each in drafts)
@@ -163,6 +163,33 @@ class Transaction:
         if row is not None and row.holder and (row.epoch, row.holder) == (lease.epoch, lease.worker_id):
             ended = Draft(ended_id, "system", ShiftEnded(status="released"))
             self._stamp(lease.session_id, lease.epoch, ready(ended))
+
+    def remove(self, gone: Gone, event_id: str, actor: str, *, live: Callable[[str], bool]) -> None:
+        """`Removals.remove`, of sessions as they were read. Raises `HeadMoved` if one of them, or the home, moved."""
+        for row in gone.rows:
+            now = self._need(row.session_id)
+            if now.holder and live(now.holder):
+                raise held(now)
+            _check_head(now, row.head)
+        home = self.row(HOME)
+        if home is None:
+            self._stamp(HOME, 0, ready(home_created(), "created"), "created")
+        else:
+            _check_head(home, gone.home_head)
+        paths = {row.session_id: row.accounts for row in gone.rows}
+        for (session_id, seq), amount in gone.held.items():
+            self.ledger.drop(session_id, seq, amount, paths[session_id])
+        stay = [self.ledger.accounts.get(each.account_id) or self._view.account(each.account_id) for each in gone.spent]
+        fact = fact_of(gone, [account for account in stay if account is not None])
+        self._stamp(
+            HOME, home.epoch if home is not None else 0, ready(Draft(event_id, actor, fact), event_id), event_id
+        )
+        self.removed, self.closed = tuple(paths), gone.closed
+
+    def is_quiet(self, row: SessionRow, live: Callable[[str], bool]) -> bool:
+        """Return True if the session is as in that row and no live process holds it."""
+        now = self.row(row.session_id)
+        return now is not None and now.head == row.head and not (now.holder and live(now.holder))
 
     def row(self, session_id: str) -> SessionRow | None:
         """Return a session's row, with the changes of this transaction."""
@@ -301,6 +328,15 @@ def fenced(row: SessionRow, epoch: int) -> Fenced:
         "the session over, so this one must stop",
         mine=epoch,
         current=row.epoch,
+    )
+
+
+def held(row: SessionRow) -> LeaseHeld:
+    """Return the error for a session that a live process holds."""
+    return LeaseHeld(
+        f"session {row.session_id} is running under {row.holder}; follow it with `holdfast logs {row.session_id} -f`, "
+        "or take it over with `holdfast wake --steal`",
+        worker_id=row.holder,
     )
 
 

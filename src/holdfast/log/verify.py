@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased
 from holdfast.facts.codec import Event, genesis, stored_envelope
-from holdfast.facts.shift import Period
+from holdfast.facts.shift import CarriedAccount, Period
 from holdfast.log.chain import Blob, StoredBlob, StoredEvent, check_head, damaged, events_of
 from holdfast.log.ledger import with_cap
 from holdfast.session import money
-from holdfast.session.money import AccountRow, add_spend
+from holdfast.session.money import AccountRow, add_buckets, add_spend
 from holdfast.session.rows import ANSWERS, FIRST, ItemRow, SessionRow, first_row, item_of, next_item, next_row
 
 T = TypeVar("T")
@@ -168,6 +168,8 @@ class Books:
             case money.Settle():
                 held = self.held.pop((session_id, move.seq), 0)
                 self._move(move.path, move.at_us, -held, move.cost_pico)
+            case money.Carry():
+                self._carry(move.account)
 
     def accounts(self) -> dict[str, AccountRow]:
         """Return all accounts that were opened or named."""
@@ -183,6 +185,19 @@ class Books:
             self._caps_at[name, period] = at_us
             after = with_cap(account, period, cap_pico, at_us)
             self._accounts[name] = replace(after, caps_us=max(account.caps_us, at_us))
+
+    def _carry(self, gone: CarriedAccount) -> None:
+        """Add what removed sessions spent. Their caps count until a later one."""
+        caps: dict[Period, int | None]
+        caps = {"total": gone.cap_pico, "day": gone.cap_day_pico, "week": gone.cap_week_pico}
+        for period, cap_pico in caps.items():
+            self._cap(gone.account_id, period, cap_pico, gone.caps_us)
+        account = self._account(gone.account_id)
+        self._accounts[gone.account_id] = replace(
+            account,
+            spent_pico=account.spent_pico + gone.spent_pico,
+            spend=add_buckets(account.spend, gone),
+        )
 
     def _move(self, path: tuple[str, ...], at_us: int, held_pico: int, cost_pico: int) -> None:
         for name in path:

@@ -26,8 +26,8 @@ from typing import Any, BinaryIO
 
 from holdfast.errors import CannotRunSafely, SnapshotFailed
 from holdfast.repo.base import Restored, shown
-from holdfast.repo.git import Adding, Blob, Library, Stopped
-from holdfast.repo.objects import CHUNK, Pack, Row, encode_row, kept_mode, sort_key, tree_bytes
+from holdfast.repo.git import Blob, Library, Stopped
+from holdfast.repo.objects import CHUNK, Adding, Pack, Row, encode_row, kept_mode, sort_key, tree_bytes
 
 LEVEL = 3
 WINDOW_LOG = 27

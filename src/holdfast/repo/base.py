@@ -10,6 +10,7 @@ A snapshot shows a single moment only if nothing writes meanwhile. Otherwise eac
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -34,7 +35,8 @@ class Kept(msgspec.Struct, frozen=True):
     """A snapshot: its name, the number of its files and links, and their bytes.
 
     `read` of the files were read for it; the others had not changed since the last one. `skipped` names the first of
-    `skipped_total` entries that are not in it.
+    `skipped_total` entries that are not in it. `grown` are the bytes that the session's snapshots added to the store
+    since some of them were last forgotten.
     """
 
     snapshot: str
@@ -43,6 +45,7 @@ class Kept(msgspec.Struct, frozen=True):
     read: int = 0
     skipped: tuple[Skipped, ...] = ()
     skipped_total: int = 0
+    grown: int = 0
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -94,8 +97,20 @@ class Shelf(Protocol):
         """Return the differences between two snapshots as a patch in git's form; binary files are only named."""
         ...
 
-    async def forget(self, session_id: str) -> None:
-        """Drop the snapshots of a session, except those that other sessions share. Safe to repeat."""
+    async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
+        """Return what `keep` would, without keeping anything."""
+        ...
+
+    async def kept(self, session_id: str = "") -> dict[str, list[str]]:
+        """Return the names of the snapshots by session, of one or all; the latest of each session is the last."""
+        ...
+
+    async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
+        """Return about how many bytes `tidy` would free after these sessions forget these snapshots."""
+        ...
+
+    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
+        """Drop snapshots of a session, all or `only` some, except those that other sessions share. Safe to repeat."""
         ...
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:

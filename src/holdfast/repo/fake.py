@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from difflib import unified_diff
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class FakeShelf:
     def __init__(self, folders: MutableMapping[Path, Folder]) -> None:
         self.folders = folders
         self._trees: dict[str, dict[str, bytes]] = {}
-        self._kept: dict[str, set[str]] = {}
+        self._kept: dict[str, dict[str, None]] = {}
 
     async def keep(self, session_id: str, folder: Path, seq: int, *, user: Owner | None = None) -> Kept:
         """See `Shelf.keep`."""
@@ -39,7 +39,9 @@ class FakeShelf:
         tree = {path: data for path, data in self.folders[folder].items() if ".git" not in path.split("/")}
         name = _name(tree)
         self._trees[name] = tree
-        self._kept.setdefault(session_id, set()).add(name)
+        kept = self._kept.setdefault(session_id, {})
+        kept.pop(name, None)
+        kept[name] = None
         return Kept(name, len(tree), sum(map(len, tree.values())), read=len(tree))
 
     async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
@@ -71,9 +73,29 @@ class FakeShelf:
             patch += [f"diff --git a/{path} b/{path}\n", *unified_diff(was, now, f"a/{path}", f"b/{path}")]
         return "".join(patch)
 
-    async def forget(self, session_id: str) -> None:
+    async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
+        """See `Shelf.look`."""
+        before, trees = {**self._kept.get(session_id, {})}, {*self._trees}
+        found = await self.keep(session_id, folder, 0, user=user)
+        self._kept[session_id] = before
+        if found.snapshot not in trees:
+            del self._trees[found.snapshot]
+        return found
+
+    async def kept(self, session_id: str = "") -> dict[str, list[str]]:
+        """See `Shelf.kept`."""
+        return {name: [*names] for name, names in self._kept.items() if names and session_id in ("", name)}
+
+    async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
+        """See `Shelf.frees`."""
+        left = {name for who, names in self._kept.items() for name in names if name not in gone.get(who, ())}
+        return sum(len(data) for name, tree in self._trees.items() if name not in left for data in tree.values())
+
+    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
         """See `Shelf.forget`."""
-        self._kept.pop(session_id, None)
+        kept = self._kept.pop(session_id, {})
+        if only is not None:
+            self._kept[session_id] = {name: None for name in kept if name not in only}
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.errors import CannotRunSafely, SnapshotFailed, StorageFull
-from holdfast.repo.objects import CHUNK, Pack, Row, decode_tree, object_hash, object_id
+from holdfast.repo.objects import CHUNK, Row, decode_tree, object_hash
 
 
 class Stopped(Exception):
@@ -197,6 +197,14 @@ class Git:
             raise broken(bytes.fromhex(before))
         return patch.decode("utf-8", "backslashreplace")
 
+    def disk_usage(self, names: Sequence[str], lock: int) -> int:
+        """Return the bytes on disk of all that these objects lead to, but not of what the names after a `^` lead to."""
+        command = self._command(("rev-list", "--objects", "--disk-usage", "--stdin"))
+        asked = "".join(f"{name}\n" for name in names).encode()
+        where = {"env": self._environment(), "cwd": self.folder, "pass_fds": (lock,)}
+        done = subprocess.run(command, input=asked, capture_output=True, check=False, **where)  # type: ignore[call-overload]
+        return int(done.stdout) if done.returncode == 0 else 0
+
     @contextmanager
     def library(self, lock: int) -> Iterator[Library]:
         """Open the objects for reading, for the block. Its git processes start with the first request."""
@@ -357,43 +365,15 @@ def full(folder: Path) -> StorageFull:
     )
 
 
-HELD = 8 * CHUNK
-"""Bytes of small objects that are buffered, so that one request to the store covers many."""
+def sync_folder(path: Path) -> None:
+    """Sync a folder's entries to disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
-class Adding:
-    """Adds objects to `pack`, each once, unless `library` has them."""
-
-    def __init__(self, pack: Pack, library: Library) -> None:
-        self._pack = pack
-        self._library = library
-        self._waiting: dict[bytes, tuple[str, bytes]] = {}
-        self._waiting_bytes = 0
-        self._packed: set[bytes] = set()
-
-    def offer(self, kind: str, data: bytes) -> bytes:
-        """Add an object unless the store has it; many are checked at once. Returns its name."""
-        name = object_id(kind, data)
-        if name not in self._waiting and name not in self._packed:
-            self._waiting[name] = (kind, data)
-            self._waiting_bytes += len(data)
-            if self._waiting_bytes > HELD:
-                self.flush()
-        return name
-
-    def settle(self, blob: bytes, start: int) -> bytes:
-        """Remove an object that was written to the pack at `start` if the store has it already."""
-        if blob in self._packed or not self._library.missing([blob]):
-            self._pack.take_back(start)
-        self._packed.add(blob)
-        return blob
-
-    def flush(self) -> None:
-        """Add the buffered objects that the store does not have."""
-        absent = self._library.missing(list(self._waiting)) if self._waiting else set()
-        for name, (kind, data) in self._waiting.items():
-            if name in absent:
-                self._pack.add(kind, data)
-        self._packed |= self._waiting.keys()
-        self._waiting.clear()
-        self._waiting_bytes = 0
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    return sum(os.lstat(os.path.join(path, name)).st_size for path, _, names in os.walk(folder) for name in names)

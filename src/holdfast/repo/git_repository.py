@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from holdfast.repo.plumbing.objects import (
     read_tree,
     trees,
 )
-from holdfast.repo.plumbing.refs import is_hex, object_of, point, stand
+from holdfast.repo.plumbing.refs import drop, is_hex, leads, list_refs, object_of, point, stand
 from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 
 LOOSE = 100
@@ -105,6 +105,18 @@ class GitRepository:
     async def point(self, ref: str, new: str, old: str | None) -> bool:
         """See `Repository.point`."""
         return await self._work(partial(point, self._git, ref, new, old))
+
+    async def refs_below(self, below: str) -> dict[str, str]:
+        """See `Refs.refs_below`."""
+        return await self._work(partial(list_refs, self._git, below))
+
+    async def leads(self, commit: str, but: Collection[str]) -> bool:
+        """See `Refs.leads`."""
+        return await self._work(partial(leads, self._git, commit, but))
+
+    async def drop(self, ref: str, old: str) -> bool:
+        """See `Refs.drop`."""
+        return await self._work(partial(drop, self._git, ref, old))
 
     async def changes(self, before: str, after: str) -> list[FileChange]:
         """See `Repository.changes`."""

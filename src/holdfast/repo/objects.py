@@ -12,9 +12,9 @@ import os
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 ID_BYTES = 32
 LEVEL = 1
@@ -143,6 +143,11 @@ class Pack:
         self.count += 1
         return digest.digest(), start
 
+    @property
+    def size(self) -> int:
+        """Bytes of the finished pack, 0 for one without objects."""
+        return os.fstat(self._file.fileno()).st_size if self.count else 0
+
     def take_back(self, start: int) -> None:
         """Drop the last object, which begins at that position."""
         self._cut(start)
@@ -173,3 +178,53 @@ class Pack:
 def tree_bytes(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return a tree object of `(sort key, encoded row)` pairs."""
     return b"".join([row for _, row in sorted(rows)])
+
+
+HELD = 8 * CHUNK
+"""Bytes of small objects that are buffered, so that one request to the store covers many."""
+
+
+class Objects(Protocol):
+    """Stored objects."""
+
+    def missing(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Return the objects that are not in the store."""
+        ...
+
+
+class Adding:
+    """Adds objects to `pack`, each once, unless `library` has them."""
+
+    def __init__(self, pack: Pack, library: Objects) -> None:
+        self._pack = pack
+        self._library = library
+        self._waiting: dict[bytes, tuple[str, bytes]] = {}
+        self._waiting_bytes = 0
+        self._packed: set[bytes] = set()
+
+    def offer(self, kind: str, data: bytes) -> bytes:
+        """Add an object unless the store has it; many are checked at once. Returns its name."""
+        name = object_id(kind, data)
+        if name not in self._waiting and name not in self._packed:
+            self._waiting[name] = (kind, data)
+            self._waiting_bytes += len(data)
+            if self._waiting_bytes > HELD:
+                self.flush()
+        return name
+
+    def settle(self, blob: bytes, start: int) -> bytes:
+        """Remove an object that was written to the pack at `start` if the store has it already."""
+        if blob in self._packed or not self._library.missing([blob]):
+            self._pack.take_back(start)
+        self._packed.add(blob)
+        return blob
+
+    def flush(self) -> None:
+        """Add the buffered objects that the store does not have."""
+        absent = self._library.missing(list(self._waiting)) if self._waiting else set()
+        for name, (kind, data) in self._waiting.items():
+            if name in absent:
+                self._pack.add(kind, data)
+        self._packed |= self._waiting.keys()
+        self._waiting.clear()
+        self._waiting_bytes = 0

@@ -7,7 +7,7 @@ effect. Commits are deterministic: the same parents, tree, message and time make
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -139,4 +139,23 @@ class Repository(Protocol):
 
     async def history(self, commit: str, limit: int = 20) -> list[str]:
         """Return the first lines of the latest commits on the first-parent line, each with its short name."""
+        ...
+
+
+class Refs(Protocol):
+    """The refs of ours in a user's repository, to be cleared away. Raises as `Repository`."""
+
+    async def refs_below(self, below: str) -> dict[str, str]:
+        """Return the refs below one of ours, such as `refs/holdfast/m/`, with their commits."""
+        ...
+
+    async def leads(self, commit: str, but: Collection[str]) -> bool:
+        """Return True if a ref other than those in `but` leads to a commit."""
+        ...
+
+    async def drop(self, ref: str, old: str) -> bool:
+        """Delete a ref of ours that is at `old`; False if it is elsewhere. One that is gone was deleted before.
+
+        Raises `RepositoryUnfit` for other refs, and for a branch that is checked out somewhere.
+        """
         ...

@@ -2,6 +2,7 @@
 
     <folder>/git/            the repository; refs/holdfast/<session>/<seq> keeps each snapshot
     <folder>/seen/<session>  the unchanged files at its last snapshot: a cache
+    <folder>/grown/<session> the bytes that its snapshots added
     <folder>/tmp/            files before they have their names
     <folder>/lock            shared by processes that add, exclusive for one that removes
 
@@ -15,22 +16,22 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from holdfast.errors import SnapshotFailed
 from holdfast.locks import locked, try_lock
 from holdfast.repo.archive import Arrival, departure
 from holdfast.repo.base import Change, Kept, Owner, Restored
-from holdfast.repo.git import Git, Stopped, full
+from holdfast.repo.git import Git, Stopped, folder_bytes, full, sync_folder
 from holdfast.repo.objects import Pack
 from holdfast.repo.restore import Contents, Restore, compare, empty_folder
 from holdfast.repo.walk import FORM, Seen, Walk, encode, load, open_folder
@@ -96,10 +97,23 @@ class ShadowShelf:
         """See `Shelf.diff`. Raises `SnapshotFailed` for a patch of more than `DIFF_MAX` bytes."""
         return await _in_thread(partial(self._diff, _id(before), _id(after)))
 
-    async def forget(self, session_id: str) -> None:
+    async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
+        """See `Shelf.look`."""
+        _check_session(session_id)
+        return await _in_thread(partial(self._keep, session_id, folder, None, user))
+
+    async def kept(self, session_id: str = "") -> dict[str, list[str]]:
+        """See `Shelf.kept`."""
+        return await _in_thread(lambda _: self._kept(session_id or "*"))
+
+    async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
+        """See `Shelf.frees`."""
+        return await _in_thread(partial(self._frees, gone))
+
+    async def forget(self, session_id: str, *, only: Collection[str] | None = None) -> None:
         """See `Shelf.forget`. The next `tidy` frees the space."""
         _check_session(session_id)
-        await _in_thread(partial(self._forget, session_id))
+        await _in_thread(partial(self._forget, session_id, only))
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""
@@ -115,6 +129,15 @@ class ShadowShelf:
                 self._wait_for_lock(file.fileno(), stop, shared=not alone)
                 self._git.ready()
                 yield file.fileno()
+
+    @contextmanager
+    def still(self, stop: threading.Event) -> Iterator[None]:
+        """Keep the store's files in place for the block: other processes only add some. Raises as `Shelf`."""
+        with self._held(stop), open(self._folder / "folding", "a+b") as folding:
+            while not try_lock(folding.fileno()):
+                if stop.wait(_PAUSE_S):
+                    raise Stopped
+            yield
 
     def _wait_for_lock(self, lock: int, stop: threading.Event, *, shared: bool) -> None:
         """Take the lock: shared by processes that add, exclusive for one that removes.
@@ -137,7 +160,8 @@ class ShadowShelf:
     def _refs(self, session_id: str) -> Path:
         return self._git.folder / "refs" / "holdfast" / session_id
 
-    def _keep(self, session_id: str, folder: Path, seq: int, user: Owner | None, stop: threading.Event) -> Kept:
+    def _keep(self, session_id: str, folder: Path, seq: int | None, user: Owner | None, stop: threading.Event) -> Kept:
+        """Keep a folder; without `seq`, only name it."""
         with self._held(stop) as lock, ExitStack() as opened:
             root = open_folder(folder)
             opened.callback(os.close, root)
@@ -158,6 +182,9 @@ class ShadowShelf:
                 stop=stop,
             )
             tree = walk.run(root)
+            made = Kept(tree.hex(), walk.files, walk.bytes, walk.read, tuple(walk.skipped), walk.skipped_total)
+            if seq is None:
+                return made
             if pack.count:
                 self._git.take(pack.finish(), lock)
             ref = self._point(session_id, seq, tree)
@@ -165,7 +192,17 @@ class ShadowShelf:
             self._replace(self._folder / "seen" / session_id, encode(now_seen))
             if pack.count:
                 self._fold(lock)
-            return Kept(tree.hex(), walk.files, walk.bytes, walk.read, tuple(walk.skipped), walk.skipped_total)
+            return replace(made, grown=self._grown(session_id, pack.size))
+
+    def _grown(self, session_id: str, size: int) -> int:
+        """Add to the bytes of a session's packs, and return them."""
+        count = self._folder / "grown" / session_id
+        try:
+            size += int(count.read_text())
+        except (OSError, ValueError):
+            count.parent.mkdir(mode=0o700, exist_ok=True)
+        self._replace(count, str(size).encode())
+        return size
 
     def _now_ns(self, lock: int) -> int:
         """Return the time as the kernel stamps it on files: never later than a stamp made after this."""
@@ -205,7 +242,7 @@ class ShadowShelf:
                 os.fsync(file.fileno())
         new.replace(path)
         if sync:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
 
     def _restore(self, tree: bytes, folder: Path, user: Owner | None, stop: threading.Event) -> Restored:
         with self._held(stop) as lock, self._git.library(lock) as library:
@@ -235,9 +272,10 @@ class ShadowShelf:
                 tree = arrival.run(source)
                 if pack.count:
                     self._git.take(pack.finish(), lock)
+                grown = self._grown(session_id, pack.size)
             self._point(session_id, seq, tree)
             self._fold(lock)
-            return Kept(tree.hex(), arrival.files, arrival.bytes, arrival.files)
+            return Kept(tree.hex(), arrival.files, arrival.bytes, arrival.files, grown=grown)
 
     def _changes(self, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
         with self._held(stop) as lock, self._git.library(lock) as library:
@@ -249,19 +287,40 @@ class ShadowShelf:
                 next(library.trees([tree]))  # git's own message would be about its internals
             return self._git.diff(before.hex(), after.hex(), lock)
 
-    def _forget(self, session_id: str, stop: threading.Event) -> None:
-        with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session
-            (self._folder / "seen" / session_id).unlink(missing_ok=True)
-            if self._refs(session_id).exists():
-                (self._folder / "forgotten").touch()
-                shutil.rmtree(self._refs(session_id))
+    def _kept(self, of: str = "*") -> dict[str, list[str]]:
+        found: dict[str, dict[str, None]] = {}
+        refs = self._refs("").glob(f"{of}/*")
+        for ref in sorted(refs, key=lambda ref: (int(ref.name.partition("-")[0]), ref.name)):
+            tree = _read_ref(ref)
+            if tree is not None:
+                found.setdefault(ref.parent.name, {}).pop(tree.hex(), None)
+                found[ref.parent.name][tree.hex()] = None
+        return {session_id: [*names] for session_id, names in found.items()}
 
-    def _packs(self) -> list[Path]:
-        return list((self._git.folder / "objects" / "pack").glob("*.pack"))
+    def _frees(self, of: Mapping[str, Collection[str]], stop: threading.Event) -> int:
+        kept = self._kept()
+        left = {name for who, names in kept.items() for name in names if name not in of.get(who, ())}
+        gone = {name for names in of.values() for name in names} - left
+        if not gone:
+            return 0
+        with self._held(stop) as lock:
+            return self._git.disk_usage([*gone, *(f"^{name}" for name in left)], lock)
+
+    def _forget(self, session_id: str, only: Collection[str] | None, stop: threading.Event) -> None:
+        with self._held(stop, alone=True):  # another process may be keeping a snapshot of this session
+            for cache in ("seen", "grown"):
+                (self._folder / cache / session_id).unlink(missing_ok=True)
+            for ref in sorted(self._refs(session_id).glob("*")):
+                tree = _read_ref(ref)
+                if only is None or (tree is not None and tree.hex() in only):
+                    (self._folder / "forgotten").touch()
+                    ref.unlink()
+            with suppress(OSError):  # it is not empty, or was never there
+                self._refs(session_id).rmdir()
 
     def _fold(self, lock: int) -> None:
         """Fold many packs into few, each at least twice the next; unreferenced objects are kept too."""
-        if len(self._packs()) < MANY_PACKS:
+        if len(list((self._git.folder / "objects" / "pack").glob("*.pack"))) < MANY_PACKS:
             return
         with locked(self._folder / "folding") as folding:
             if folding is not None:
@@ -271,7 +330,7 @@ class ShadowShelf:
 
     def _tidy(self, timeout_s: float, stop: threading.Event) -> int:
         with self._held(stop, alone=True) as lock:
-            before = _size(self._folder)
+            before = folder_bytes(self._folder)
             for left in [
                 *(self._folder / "tmp").iterdir(),
                 *(self._git.folder / "objects").glob("**/tmp_*"),
@@ -283,7 +342,7 @@ class ShadowShelf:
             how = ["-a"] if forgotten.exists() else ["--geometric=2"]
             if self._git.run("repack", *how, "-d", "-n", "-q", locks=(lock,), timeout_s=timeout_s):
                 forgotten.unlink(missing_ok=True)
-            return max(0, before - _size(self._folder))
+            return max(0, before - folder_bytes(self._folder))
 
 
 async def _in_thread(work: Callable[[threading.Event], T]) -> T:
@@ -330,15 +389,3 @@ def _read_ref(path: Path) -> bytes | None:
     except (FileNotFoundError, UnicodeDecodeError):
         return None
     return bytes.fromhex(text) if _SNAPSHOT.fullmatch(text) else None
-
-
-def _sync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _size(folder: Path) -> int:
-    return sum(os.lstat(os.path.join(path, name)).st_size for path, _, names in os.walk(folder) for name in names)

@@ -22,9 +22,10 @@ import msgspec
 
 from holdfast.errors import SnapshotFailed
 from holdfast.repo.base import Owner, Skipped, shown
-from holdfast.repo.git import Adding, Library, Stopped
+from holdfast.repo.git import Library, Stopped
 from holdfast.repo.objects import (
     CHUNK,
+    Adding,
     Changing,
     Pack,
     Row,

@@ -15,6 +15,7 @@ from holdfast.log.base import Log, Which
 from holdfast.repo.base import Shelf
 from holdfast.service.inbox import Entry, inbox
 from holdfast.service.sessions import Store
+from holdfast.session.costs import Costs, costs
 from holdfast.session.fold import empty, fold
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
@@ -62,6 +63,11 @@ class Moved(msgspec.Struct, frozen=True):
 
     entry: Entry
     family: tuple[SessionRow, ...]
+
+    @property
+    def costs(self) -> Costs:
+        """Costs of its session: the family's, and its own."""
+        return costs(self.family)[self.entry.row.session_id]
 
 
 async def moved(store: Store, now_us: int, since_us: int, *, limit: int | None = None) -> list[Moved]:

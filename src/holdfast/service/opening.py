@@ -33,6 +33,7 @@ from holdfast.log.base import Index, Snapshots
 from holdfast.model.base import Model
 from holdfast.service.intake import Intake
 from holdfast.session.decide import is_idle
+from holdfast.session.money import HOME_ACCOUNT
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
@@ -142,7 +143,7 @@ async def open_session(
             limits=new.limits,
             rules=rules(Path(workspace.path)),
             key=new.key,
-            accounts=(session_id, *new.accounts),
+            accounts=tuple(dict.fromkeys((session_id, *new.accounts, HOME_ACCOUNT))),
             program=site.program,
             criteria=new.criteria,
             people=new.policies.people,

@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.log.base import EVERY, Index, Leases, Log, Which
+from holdfast.session.costs import Costs, costs
 from holdfast.session.rows import RowStatus, SessionRow
 from holdfast.session.state import State
 
@@ -25,10 +26,11 @@ class Store(Log, Index, Leases, Protocol):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """A session in a list. `running`: a live process holds it."""
+    """A session in a list. `running`: a live process holds it. `costs` are those of its tree and its own."""
 
     row: SessionRow
     running: bool
+    costs: Costs
 
 
 async def sessions(store: Store, which: Which = EVERY, *, after: str = "", limit: int | None = None) -> list[Session]:
@@ -37,7 +39,8 @@ async def sessions(store: Store, which: Which = EVERY, *, after: str = "", limit
     A page starts after the session named `after`, the last one of the previous page, and has at most `limit` sessions.
     """
     before = await store.find(after) if after else None
-    return await _listed(store, await store.sessions(which, before=before, limit=limit))
+    rows = await store.sessions(which, before=before, limit=limit)
+    return await _listed(store, rows, whole=which == EVERY and not after and limit is None)
 
 
 async def latest(store: Store) -> list[Session]:
@@ -69,7 +72,7 @@ async def trees(store: Store, *, whole: bool) -> list[Session]:
 
     for top in reversed(below.get("", [])):
         add(top)
-    return await _listed(store, found)
+    return await _listed(store, found, whole=True)
 
 
 async def children(store: Store, state: State) -> list[Session]:
@@ -77,9 +80,19 @@ async def children(store: Store, state: State) -> list[Session]:
     return await _listed(store, [await store.find(child.child_id) for child in state.children.values()])
 
 
-async def _listed(store: Store, rows: Iterable[SessionRow]) -> list[Session]:
-    holders = await store.holders()
-    return [Session(row, row.session_id in holders) for row in rows]
+async def costs_of(store: Index, *rows: SessionRow) -> dict[str, Costs]:
+    """Return the costs of these sessions and of all in their trees, by session id."""
+    family: dict[str, SessionRow] = {}
+    for root in {row.root for row in rows}:
+        family |= {row.session_id: row for row in await store.sessions(Which(root=root))}
+    return costs(family.values())
+
+
+async def _listed(store: Store, rows: Iterable[SessionRow], *, whole: bool = False) -> list[Session]:
+    """Return rows as sessions. `whole`: they are whole trees."""
+    rows, holders = list(rows), await store.holders()
+    spent = costs(rows) if whole else await costs_of(store, *rows)
+    return [Session(row, row.session_id in holders, spent[row.session_id]) for row in rows]
 
 
 async def _latest(store: Store, which: Which = EVERY) -> list[SessionRow]:

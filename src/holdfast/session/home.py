@@ -1,4 +1,4 @@
-"""The log of a home, `ses_home`: emergency stops and shared caps. It never runs."""
+"""The log of a home, `ses_home`: emergency stops, shared caps, and removed sessions. It never runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import msgspec
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.people import NoticeSent
 from holdfast.facts.session import Agent, SessionCreated, Workspace
-from holdfast.facts.shift import BriefRead, BudgetSet, EmergencyReleased, EmergencyStopped
+from holdfast.facts.shift import BriefRead, BudgetSet, EmergencyReleased, EmergencyStopped, SessionsRemoved
 
 HOME = "ses_home"
 """Session id of the home's log. It is never due, acquired, or listed."""
 
-HOME_FACTS = (EmergencyStopped, EmergencyReleased, BudgetSet, NoticeSent, BriefRead)
+HOME_FACTS = (EmergencyStopped, EmergencyReleased, BudgetSet, NoticeSent, BriefRead, SessionsRemoved)
 """Facts that may be posted to the home's log."""
 
 

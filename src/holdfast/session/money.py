@@ -15,7 +15,7 @@ from holdfast.facts.base import Fact, Usage
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
-from holdfast.facts.shift import BudgetSet, Period
+from holdfast.facts.shift import BudgetSet, CarriedAccount, Period, SessionsRemoved, SpendBucket
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.session.home import HOME
 
@@ -24,6 +24,10 @@ PICO = 10**12
 
 PICO_MAX = 2**62
 """The largest amount of an account, in pico-dollars."""
+
+
+HOME_ACCOUNT = "home:all"
+"""Account of all sessions of a home: the root of each path."""
 
 
 def pico_from_usd(text: str) -> int:
@@ -127,7 +131,13 @@ class Settle(msgspec.Struct, frozen=True):
     at_us: int = 0
 
 
-Move = OpenAccount | NameAccount | SetCap | Reserve | Settle
+class Carry(msgspec.Struct, frozen=True):
+    """Add what removed sessions spent on an account, and the caps that it had then."""
+
+    account: CarriedAccount
+
+
+Move = OpenAccount | NameAccount | SetCap | Reserve | Settle | Carry
 
 
 def path_of(created: SessionCreated | SessionForked, session_id: str) -> tuple[str, ...]:
@@ -153,6 +163,8 @@ def move(fact: Fact, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move,
         case SessionCreated() | SessionForked():
             cap = fact.limits.budget_pico if isinstance(fact, SessionCreated) else fact.budget_pico
             return _opened(path, cap, at_us)
+        case SessionsRemoved():
+            return tuple(map(Carry, fact.accounts))
         case _:
             return _caps(fact, path, at_us)
 
@@ -184,7 +196,14 @@ def _caps(fact: Fact, path: tuple[str, ...], at_us: int) -> tuple[Move, ...]:
 CAP_FACTS = frozenset((SessionCreated, SessionForked, SessionUpdated, BudgetSet, ApprovalDecided))
 """Facts that may set a cap."""
 
-_MOVERS = CAP_FACTS | {ModelRequestStart, ModelRequestEnd, ToolDispatched, ToolResult, ToolOutcomeUnknown}
+_MOVERS = CAP_FACTS | {
+    ModelRequestStart,
+    ModelRequestEnd,
+    ToolDispatched,
+    ToolResult,
+    ToolOutcomeUnknown,
+    SessionsRemoved,
+}
 
 
 Buckets = tuple[tuple[int, int], ...]
@@ -247,6 +266,18 @@ def add_spend(spend: Spend, at_us: int, pico: int) -> Spend:
     return Spend(
         _add(spend.fine, at_us // FINE_US, pico, _FINE_KEPT), _add(spend.hours, at_us // HOUR_US, pico, _HOURS_KEPT)
     )
+
+
+def add_buckets(spend: Spend, gone: CarriedAccount) -> Spend:
+    """Return the buckets of a spend and those of removed sessions, as if all had been added one by one."""
+
+    def both(mine: Buckets, others: tuple[SpendBucket, ...], kept: int) -> Buckets:
+        sums = dict(mine)
+        for bucket in others:
+            sums[bucket.number] = sums.get(bucket.number, 0) + bucket.pico
+        return tuple(sorted(sums.items())[-kept:])
+
+    return Spend(both(spend.fine, gone.fine, _FINE_KEPT), both(spend.hours, gone.hours, _HOURS_KEPT))
 
 
 def spent_within(spend: Spend, window: Window, now_us: int) -> int:

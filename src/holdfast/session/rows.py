@@ -22,7 +22,7 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     ItemKind,
 )
-from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
+from holdfast.facts.session import SessionCreated, SessionEventsLost, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.session.fold.hands import RESTING
@@ -47,8 +47,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     `due_us` is when the session is due, None for never; `cost_pico` is its known cost. `parent` is empty at the top of
     a tree, `root` is the session at the top. `owner` is a user, empty for none; `name` is its agent's. A fork begins
     after the event `origin_seq` of its `origin`; empty and 0 for other sessions. `marks` are warnings: `weak` when its
-    sandbox isolates less than usual, `tainted` when it has read untrusted content. `boot_id` and `due_boot_us` repeat
-    `due_us` as an uptime of that boot.
+    sandbox isolates less than usual, `tainted` when it has read untrusted content, `unpriced` when a part of it had no
+    price. `boot_id` and `due_boot_us` repeat `due_us` as an uptime of that boot.
     """
 
     session_id: str
@@ -207,6 +207,7 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
                 "cost_pico": row.cost_pico + (end.cost_pico or 0),
                 "input_tokens": row.input_tokens + (usage.input_tokens if usage else 0),
                 "output_tokens": row.output_tokens + (usage.output_tokens if usage else 0),
+                "marks": _marked(row.marks, UNPRICED, on=True) if end.cost_pico is None else row.marks,
             }
         case ContextCompacted() | ContextFailed() | ContextReset() as renewed if renewed.request_seq:
             return {"turns": row.turns - 1}  # the response it came from does not count as a turn of the agent
@@ -220,7 +221,7 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
             return {}
 
 
-WEAK, TAINTED = "weak", "tainted"
+WEAK, TAINTED, UNPRICED = "weak", "tainted", "unpriced"
 
 
 def is_weak(hands: HandsProvisioned) -> bool:
@@ -235,6 +236,8 @@ def _marked(marks: str, word: str, *, on: bool) -> str:
 
 def _woken(row: SessionRow, event: Event) -> dict[str, object]:
     owner = _owner(event.fact)
+    if isinstance(event.fact, SessionEventsLost) and event.fact.workspace:
+        owner = {"workspace": event.fact.workspace}
     if row.status == "cancelled" or (row.status in ("done", "failed") and not event.fact.reopens):
         return owner
     return {"status": "runnable", "reason": "", "detail": "", **_due(event.at_us), **owner}

@@ -58,7 +58,8 @@ VERBS: dict[str, VerbInfo] = {
     "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k9q"),
     "pause": VerbInfo("steer", "Pause a session until it is woken", "holdfast pause 7f3k9q"),
     "handover": VerbInfo("steer", "Transfer a session to another user", "holdfast handover 7f3k9q anna"),
-    "budget": VerbInfo("steer", "Show or set budgets", "holdfast budget 7f3k9q --set 20"),
+    "budget": VerbInfo("money", "Show or set budgets", "holdfast budget 7f3k9q --set 20"),
+    "cost": VerbInfo("money", "Show what sessions cost", "holdfast cost --by project"),
     "egress": VerbInfo(
         "egress", "Show or change a session's network access", "holdfast egress 7f3k9q --allow api.example.com"
     ),
@@ -85,6 +86,10 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "recover": VerbInfo("log", "Continue after acknowledged events were lost", "holdfast recover --yes"),
     "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k9q > session.jsonl"),
+    "rm": VerbInfo("life", "Remove sessions for good", "holdfast rm 7f3k9q"),
+    "prune": VerbInfo("life", "Free the space of finished sessions", "holdfast prune --older-than 30d"),
+    "backup": VerbInfo("life", "Back up a home, also while sessions run", "holdfast backup night.tar.gz"),
+    "restore": VerbInfo("life", "Restore a home from a backup", "holdfast restore night.tar.gz --to ./home"),
     "config": VerbInfo("setup", "Show or change settings", "holdfast config set model anthropic:NAME"),
     "notify": VerbInfo("setup", "Send a test notification", "holdfast notify test"),
     "completion": VerbInfo(

@@ -9,11 +9,11 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import span
-from holdfast.app.screen.progress import known_cost, terminal_width
+from holdfast.app.screen.progress import terminal_width
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, latest, sessions, trees
+from holdfast.session.costs import Costs
 from holdfast.session.decide.waits import PAUSED, STOPPED
-from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
 
 
@@ -39,7 +39,7 @@ async def ps_run(call: Call) -> int:
         total = await store.count()
     if call.json:
         for each in chosen:
-            call.emit(public(each.row, running=each.running))
+            call.emit(public(each.row, each.costs, running=each.running))
         return 0
     if not chosen:
         call.say('no sessions yet; start one: holdfast run "fix the failing test" --model scripted:FILE')
@@ -57,7 +57,7 @@ async def ps_run(call: Call) -> int:
             state += f" {span(row.due_us - now_us)}" if row.due_us > now_us else " now"
         told = [_MARKS[mark] for mark in row.marks.split() if mark in _MARKS]
         goal = f"[{', '.join(told)}] {row.goal}" if told else row.goal
-        lines.append((name, state, span(now_us - row.created_us), usd(known_cost(row)), one_line(goal, 200)))
+        lines.append((name, state, span(now_us - row.created_us), each.costs.tree.short, one_line(goal, 200)))
     wide = [max(len(line[column]) for line in lines) for column in range(4)]
     room = 50 if width is None else max(1, width - sum(wide) - len("        "))
     for name, state, age, cost, goal in lines:
@@ -88,7 +88,7 @@ def standing(row: SessionRow, *, running: bool) -> str:
     return row.status + (f" ({row.reason})" if row.reason else "")
 
 
-def public(row: SessionRow, *, running: bool) -> dict[str, Any]:
+def public(row: SessionRow, costs: Costs, *, running: bool) -> dict[str, Any]:
     """A session's row for scripts."""
     return {
         "session_id": row.session_id,
@@ -106,7 +106,7 @@ def public(row: SessionRow, *, running: bool) -> dict[str, Any]:
         "turns": row.turns,
         "input_tokens": row.input_tokens,
         "output_tokens": row.output_tokens,
-        "cost_usd": usd_float(known_cost(row)),
+        **costs.fields(),
         "parent": row.parent or None,
         "root": row.root,
         "depth": row.depth,

@@ -12,7 +12,6 @@ from holdfast.app.exits import name_of, next_step
 from holdfast.app.running.family import workspace_of
 from holdfast.app.screen.access import outside_details, outside_lines, weakness
 from holdfast.app.screen.events import counted, describe, one_line
-from holdfast.app.screen.progress import known_cost
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, shelf_of, show_changes
 from holdfast.brain.recall import recall
@@ -23,9 +22,10 @@ from holdfast.service import forks
 from holdfast.service.events import counting_answers, last_message
 from holdfast.service.forks import Forked, Ground, Wish, point_at
 from holdfast.service.opening import check_key, check_models
-from holdfast.service.sessions import children
+from holdfast.service.sessions import children, costs_of
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.text import harmless
+from holdfast.session.costs import Costs, costs
 from holdfast.session.home import HOME
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
@@ -57,21 +57,23 @@ async def show_run(call: Call) -> int:
             return await _files(call, runtime, row)
         if args.at is not None:
             point = await point_at(runtime.store, row, args.at, runtime.kinds)
+            spent = costs([point.row])[row.session_id]
             if call.json:
                 kept = {"snapshot": point.kept, "snapshot_seq": point.kept_seq}
                 unkept = [ran.call_id for ran in point.unkept]
-                told = await _told(runtime, point.row, point.state, running=False)
+                told = await _told(runtime, point.row, point.state, spent, running=False)
                 call.emit({**told, **kept, "unkept_calls": unkept})
             else:
-                lines = {**_lines(point.row, point.state, running=False), "files": files_as_of(point)}
+                lines = {**_lines(point.row, point.state, spent, running=False), "files": files_as_of(point)}
                 await _glance(call, runtime, point.state, lines)
             return 0
         running = row.session_id in await runtime.store.holders()
         state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+        spent = (await costs_of(runtime.store, row))[row.session_id]
         if call.json:
-            call.emit(await _told(runtime, row, state, running=running))
+            call.emit(await _told(runtime, row, state, spent, running=running))
             return 0
-        await _glance(call, runtime, state, _lines(row, state, running=running))
+        await _glance(call, runtime, state, _lines(row, state, spent, running=running))
         step = f"Follow it with `{call.typed('logs', name_of(row), '-f')}`."
         call.say(f"\n{step if running else await next_step(runtime.store, row, state, call.typed)}")
         return 0
@@ -83,7 +85,7 @@ async def _glance(call: Call, runtime: Runtime, state: State, lines: dict[str, s
     below = await children(runtime.store, state)
     for child, now in zip(state.children.values(), below, strict=True):
         name = f"{one_line(child.name, 30)}  " if child.name else ""
-        size = f"{counted(now.row.turns, 'turn')}, {usd(known_cost(now.row))}"
+        size = f"{counted(now.row.turns, 'turn')}, {now.costs.tree}"
         call.say(f"{'child':<11} {child.child_id}  {name}{standing(now.row, running=now.running)}, {size}")
     for job in state.live_jobs():
         since = local_time(job.started_us)
@@ -97,7 +99,8 @@ async def _glance(call: Call, runtime: Runtime, state: State, lines: dict[str, s
         call.say(f"\n{harmless(answer)}")
 
 
-def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
+def _lines(row: SessionRow, state: State, spent: Costs, *, running: bool) -> dict[str, str]:
+    cap = state.limits.budget_pico
     lines = {
         "session": row.session_id + (f"  (key {row.key})" if row.key else ""),
         "state": standing(row, running=running) + (f": {row.detail}" if row.detail else ""),
@@ -110,7 +113,7 @@ def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
         "turns": f"{state.responses} of at most {state.limits.max_turns}",
         "context": f"about {state.window_tokens} tokens of at most {state.limits.context_tokens}",
         "tokens": "unknown" if state.uncounted else f"{state.usage.input_tokens} in, {state.usage.output_tokens} out",
-        "money": _money(state),
+        "money": f"{spent}" + (", no cap" if cap is None else f" of at most {usd(cap)}"),
         "hands": _hands(state),
         "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",
     }
@@ -130,11 +133,11 @@ def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
     return lines
 
 
-async def _told(runtime: Runtime, row: SessionRow, state: State, *, running: bool) -> dict[str, object]:
+async def _told(runtime: Runtime, row: SessionRow, state: State, spent: Costs, *, running: bool) -> dict[str, object]:
     words = await last_message(runtime.store, state)
     answers = [describe(event) for event in await counting_answers(runtime.store, state)]
     return {
-        **public(row, running=running),
+        **public(row, spent, running=running),
         "origin": row.origin,
         "origin_seq": row.origin_seq,
         "pending": [item.seq for item in state.pending],
@@ -204,14 +207,6 @@ async def diff_run(call: Call) -> int:
     for line in patch.splitlines():
         call.say(line)
     return 0
-
-
-def _money(state: State) -> str:
-    spent = usd(state.cost_pico)
-    if state.unpriced:
-        spent = f"{spent} and what had no price" if state.cost_pico else "unknown, its model has no price"
-    cap = state.limits.budget_pico
-    return spent + (f" of at most {usd(cap)}" if cap is not None else ", no cap")
 
 
 def _hands(state: State) -> str:

@@ -1,10 +1,9 @@
-"""The verbs that steer a session: send, interrupt, pause, wake, handover, cancel, budget."""
+"""The verbs that steer a session: send, interrupt, pause, wake, handover, cancel."""
 
 from __future__ import annotations
 
 import argparse
 from contextlib import suppress
-from typing import Any
 
 from holdfast.app.call import SESSION, Call, wait_argument
 from holdfast.app.compose import Runtime, open_runtime
@@ -13,16 +12,11 @@ from holdfast.app.exits import name_of
 from holdfast.app.running.drive import drive, observer_for
 from holdfast.app.running.family import cancel, workspace_of
 from holdfast.app.running.workers import sweep
-from holdfast.app.settings.config import budget_pico
-from holdfast.app.settings.values import nearest
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
-from holdfast.clock import SystemClock
-from holdfast.errors import EmergencyStop, LeaseHeld, UsageError
-from holdfast.facts.shift import Period
+from holdfast.errors import EmergencyStop, LeaseHeld
 from holdfast.service import missions
 from holdfast.session.fold.hands import RESTING
-from holdfast.session.money import AccountRow, usd, usd_float
 from holdfast.session.rows import SessionRow
 
 
@@ -181,84 +175,3 @@ def cancel_arguments(parser: argparse.ArgumentParser) -> None:
 async def cancel_run(call: Call) -> int:
     """Post the cancel. If no process runs the session, this one ends it."""
     return await cancel(call)
-
-
-NONE = "none"
-"""`--day none` lifts a cap."""
-
-FLAGS: dict[str, Period] = {"set": "total", "day": "day", "week": "week"}
-
-
-def budget_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `budget`."""
-    parser.add_argument("session", metavar="ID", nargs="?", help="Session ID or key (default: show all accounts)")
-    parser.add_argument("--set", metavar="USD", help=f"Cap total spending, in dollars ({NONE}: no cap)")
-    parser.add_argument("--day", metavar="USD", help="Cap spending in any 24 hours")
-    parser.add_argument("--week", metavar="USD", help="Cap spending in any 7 days")
-    parser.add_argument("--account", metavar="NAME", help="Use this account instead of the session's own")
-    parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
-    parser.add_argument("--json", action="store_true", help="Print JSON lines")
-
-
-async def budget_run(call: Call) -> int:
-    """Set the caps, all or none, and show the accounts from leaf to root."""
-    caps: dict[Period, int | None] = {}
-    for name, period in FLAGS.items():
-        text = getattr(call.args, name)
-        try:
-            if text is not None:
-                caps[period] = None if text == NONE else budget_pico(text or "0")
-        except UsageError as error:
-            raise UsageError(str(error).replace("--budget", f"--{name}")) from error
-    async with open_runtime(call.settings) as runtime:
-        row = await runtime.store.find(call.args.session) if call.args.session else None
-        known = {account.account_id: account for account in await runtime.store.accounts()}
-        path = list(row.accounts) if row else sorted(known)
-        chosen = call.args.account or (path[0] if row else "")
-        if call.args.account and chosen not in path:
-            where = f"on the path of {name_of(row)}" if row else "here"
-            meant = nearest(chosen, path) if path else "there is none yet"
-            raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
-        if caps and not chosen:
-            raise UsageError(
-                "say whose cap: a session, or --account NAME; for example: holdfast budget 7f3k9q --set 20"
-            )
-        await runtime.intake.check_caps(chosen, caps)
-        for period, cap in caps.items():
-            await runtime.intake.set_cap(row, chosen, period, cap)
-        known = {account.account_id: account for account in await runtime.store.accounts()}
-        shown = path if row or not call.args.account else [chosen]
-        _show(call, [known[name] for name in shown if name in known])
-        if caps and row:
-            call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
-        return 0
-
-
-def _show(call: Call, accounts: list[AccountRow]) -> None:
-    now_us = SystemClock().now_us()
-    if call.json:
-        for account in accounts:
-            told: dict[str, Any] = {
-                "account_id": account.account_id,
-                "held_usd": usd_float(account.reserved_pico),
-            }
-            for period in FLAGS.values():
-                cap, spent = account.cap_of(period), account.spent_in(period, now_us)
-                told[period] = {"cap_usd": usd_float(cap), "spent_usd": usd_float(spent)}
-            call.emit(told)
-        return
-    if not accounts:
-        call.say("no money is counted yet; the first session opens an account")
-        return
-    call.say(f"{'ACCOUNT':<32} {'PERIOD':<7} {'CAP':>10} {'SPENT':>10} {'HELD':>10} {'LEFT':>10}")
-    for account in accounts:
-        name = account.account_id
-        for period in FLAGS.values():
-            cap = account.cap_of(period)
-            if period != "total" and cap is None:
-                continue
-            spent, held = account.spent_in(period, now_us), account.reserved_pico
-            left = "no cap" if cap is None else usd(cap - spent - held)
-            capped = "-" if cap is None else usd(cap)
-            call.say(f"{name:<32} {period:<7} {capped:>10} {usd(spent):>10} {usd(held):>10} {left:>10}")
-            name = ""

@@ -14,11 +14,13 @@ from holdfast.app.home import serve
 from holdfast.app.news import end_jobs, look_after
 from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
-from holdfast.app.running.workers import sweep
+from holdfast.app.running.workers import premises, sweep
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.progress import JsonProgress
 from holdfast.app.settings.config import database_path
+from holdfast.app.settings.policies import retention
 from holdfast.app.settings.targets import poll_every_s
+from holdfast.app.settings.values import size_text
 from holdfast.brain.doors import NoObserver, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import alongside
@@ -29,6 +31,7 @@ from holdfast.log.base import Which
 from holdfast.service.posting import person
 from holdfast.service.replies import Listener
 from holdfast.service.sessions import UNFINISHED, sessions
+from holdfast.service.space import find, free
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
@@ -60,6 +63,7 @@ async def worker_run(call: Call) -> int:
             f"--concurrency {limit} is more than one process can serve ({MOST}); start several workers instead, for "
             f"example --concurrency {MOST}"
         )
+    keeps = retention(call.settings)
     async with open_runtime(call.settings) as runtime:
         await sweep(runtime)
         channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
@@ -82,6 +86,8 @@ async def worker_run(call: Call) -> int:
                         )
                         group.start_soon(listener.run)
                     group.start_soon(look_after, runtime)
+                    if keeps.daily:
+                        group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
 
             service = Service(
                 runtime.store,
@@ -97,6 +103,29 @@ async def worker_run(call: Call) -> int:
                 work.say("stopped; whatever was at work is let go, and goes on with the next worker or `wake`")
                 raise
     raise AssertionError("a worker ends by being stopped")
+
+
+DAY_S, HOUR_S = 86_400.0, 3_600.0
+
+
+async def _free_daily(work: _Work, runtime: Runtime, older_than_s: float) -> None:
+    """Free the space of finished sessions once a day, as far as it can be had again: see `holdfast prune`."""
+    clock, last = SystemClock(), runtime.home.path / "pruned"
+    while True:
+        try:
+            age_s = clock.now_us() / 1e6 - last.stat().st_mtime if last.exists() else DAY_S
+            if not 0 <= age_s < DAY_S:
+                last.touch()
+                items = await find(premises(runtime), runtime.kinds, clock.now_us() - round(older_than_s * 1e6))
+                done = await free(premises(runtime), [item for item in items if not item.only_here])
+                if done:
+                    size = size_text(sum(item.bytes for item in done))
+                    work.say(f"freed {size} of sessions that ended {older_than_s / DAY_S:.0f} days ago or earlier")
+        except (HoldfastError, OSError) as error:
+            work.say(
+                f"the space of finished sessions was not freed: {one_line(str(error), 400)} (tried again tomorrow)"
+            )
+        await clock.sleep(HOUR_S)
 
 
 class _Work:

@@ -248,6 +248,12 @@ async def _on_loopback(proxy: Path) -> AsyncIterator[int]:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
 
     async def serve(near: SocketStream) -> None:
+        async def bring_back() -> None:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, Ended):
+                while data := await far.recv():
+                    await near.send(data)
+                await near.send_eof()
+
         try:
             far = Stream(reach(proxy))
         except OSError:  # the proxy is gone; git reports the closed connection
@@ -255,24 +261,13 @@ async def _on_loopback(proxy: Path) -> AsyncIterator[int]:
             return
         with closing(far):
             async with near, anyio.create_task_group() as tasks:
-                tasks.start_soon(_send_on, near, far)
-                tasks.start_soon(_bring_back, far, near)
+                tasks.start_soon(bring_back)
+                with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, Ended):
+                    async for data in near:
+                        await far.send(data)
+                    far.finish()
 
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
         yield listener.extra(anyio.abc.SocketAttribute.local_port)
         tasks.cancel_scope.cancel()
-
-
-async def _send_on(near: SocketStream, far: Stream) -> None:
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, Ended):
-        async for data in near:
-            await far.send(data)
-        far.finish()
-
-
-async def _bring_back(far: Stream, near: SocketStream) -> None:
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, Ended):
-        while data := await far.recv():
-            await near.send(data)
-        await near.send_eof()

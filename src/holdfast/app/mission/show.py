@@ -14,6 +14,7 @@ from holdfast.errors import UsageError
 from holdfast.kinds.mission.check.metrics import curve, metric_of, values
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState, mission_of, of_mission
 from holdfast.log.base import Which
+from holdfast.session.costs import Cost, own_cost
 from holdfast.session.decide.waits import unanswered
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
@@ -63,27 +64,27 @@ async def run(call: Call) -> int:
     return 0
 
 
-async def spent_of(runtime: Runtime, row: SessionRow) -> dict[str, int]:
-    """Return the cost of each role so far, in pico-dollars."""
-    spent: dict[str, int] = {}
+async def spent_of(runtime: Runtime, row: SessionRow) -> dict[str, Cost]:
+    """Return the cost of each role so far."""
+    spent: dict[str, Cost] = {}
     for each in await runtime.store.sessions(Which(root=row.session_id)):
-        if each.parent:
-            role = each.name.partition(" ")[0] or "other"
-            spent[role] = spent.get(role, 0) + each.cost_pico
+        role = (each.name.partition(" ")[0] or "other") if each.parent else "mission"
+        if each.parent or each.cost_pico:
+            spent[role] = spent.get(role, Cost()) + own_cost(each)
     return spent
 
 
-def board(row: SessionRow, state: State, mission: MissionState, spent: dict[str, int], *, running: bool) -> list[str]:
+def board(row: SessionRow, state: State, mission: MissionState, spent: dict[str, Cost], *, running: bool) -> list[str]:
     """Return the lines of the board."""
     total, met = len(mission.contract.criteria()), len(mission.passed)
-    by_role = ", ".join(f"{role} {usd(pico)}" for role, pico in sorted(spent.items()))
+    by_role = ", ".join(f"{role} {cost}" for role, cost in sorted(spent.items()))
     cap = f" of {usd(state.limits.budget_pico)}" if state.limits.budget_pico is not None else ""
     stands = "running" if running else f"{row.status}{f' ({row.reason})' if row.reason else ''}"
     lines = [
         f"{name_of(row)}  {stands}  {one_line(mission.contract.goal, 80)}",
         f"  branch     {mission.ref or 'not begun'} at {mission.main[:SHORT] or '-'}",
         f"  criteria   {met} of {total} pass there",
-        f"  money      {usd(sum(spent.values()))}{cap}{f' ({by_role})' if by_role else ''}",
+        f"  money      {sum(spent.values(), Cost())}{cap}{f' ({by_role})' if by_role else ''}",
     ]
     if mission.planner_id:
         lines.append("  plan       a planner is at work")
@@ -131,7 +132,7 @@ def _task(mission: MissionState, task: TaskState) -> str:
     return "  ".join(parts)
 
 
-def public(row: SessionRow, state: State, mission: MissionState, spent: dict[str, int]) -> dict[str, Any]:
+def public(row: SessionRow, state: State, mission: MissionState, spent: dict[str, Cost]) -> dict[str, Any]:
     """Return the board as JSON data."""
     return {
         "session_id": row.session_id,
@@ -164,7 +165,7 @@ def public(row: SessionRow, state: State, mission: MissionState, spent: dict[str
         "merging": mission.merge.tasks if mission.merge else None,
         "plans": mission.round + 1 if mission.planned else 0,
         "flaky": mission.flakes,
-        "spent_usd": {role: usd_float(pico) for role, pico in spent.items()},
+        "spent_usd": {role: cost.usd for role, cost in spent.items()},
         "budget_usd": usd_float(state.limits.budget_pico) if state.limits.budget_pico is not None else None,
         "items": [ask.item_id for ask in unanswered(state)],
     }

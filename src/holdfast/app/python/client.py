@@ -156,7 +156,7 @@ class Holdfast:
 
     async def sessions(self) -> list[Session]:
         """Return all sessions, newest first."""
-        return [session_of(each.row, running=each.running) for each in await sessions(self._open().store)]
+        return [session_of(each.row, each.costs, running=each.running) for each in await sessions(self._open().store)]
 
     async def show(self, session: str) -> Result:
         """Return a session with its latest message and its open items."""

@@ -17,6 +17,8 @@ from holdfast.facts.base import Document, Image, Usage
 from holdfast.facts.people import ItemKind, Verdict
 from holdfast.service.events import last_message
 from holdfast.service.inbox import Shown, items
+from holdfast.service.sessions import costs_of
+from holdfast.session.costs import Costs
 from holdfast.session.money import PICO
 from holdfast.session.rows import ItemStatus, SessionRow
 from holdfast.session.state import State
@@ -86,8 +88,9 @@ class Session:
 
     `status` is `running` while a process holds it, `runnable` when none does and there is work to do, `parked` while it
     waits for its `reason` (`person`, `budget`, `cap`, `context`, a time at `due_at`, …), else `done`, `failed` or
-    `cancelled`. `turns` counts model responses, `events` the events of the log. `cost_usd` is None when unknown.
-    `parent` is the session that opened this one, empty without one.
+    `cancelled`. `turns` counts model responses, `events` the events of the log. `cost_usd` is the cost of the session
+    and of all sessions below it, `own_cost_usd` its own; None when a part is unknown. `parent` is the session that
+    opened this one, empty without one.
     """
 
     session_id: str
@@ -102,6 +105,7 @@ class Session:
     turns: int
     events: int
     cost_usd: Decimal | None
+    own_cost_usd: Decimal | None
     created_at: datetime
     updated_at: datetime
     due_at: datetime | None
@@ -153,9 +157,8 @@ def _time(us: int) -> datetime:
     return datetime.fromtimestamp(us / 1_000_000, UTC)
 
 
-def session_of(row: SessionRow, *, running: bool) -> Session:
+def session_of(row: SessionRow, costs: Costs, *, running: bool) -> Session:
     """Convert a session's row."""
-    used = row.input_tokens + row.output_tokens
     return Session(
         session_id=row.session_id,
         key=row.key,
@@ -168,7 +171,8 @@ def session_of(row: SessionRow, *, running: bool) -> Session:
         workspace=Path(row.workspace),
         turns=row.turns,
         events=row.head,
-        cost_usd=None if used and not row.cost_pico else dollars(row.cost_pico),
+        cost_usd=None if costs.tree.unpriced else dollars(costs.tree.pico),
+        own_cost_usd=None if costs.own.unpriced else dollars(costs.own.pico),
         created_at=_time(row.created_us),
         updated_at=_time(row.updated_us),
         due_at=at(row.due_us) if row.status == "parked" else None,
@@ -207,10 +211,9 @@ async def result_of(runtime: Runtime, session_id: str) -> Result:
     state: State
     state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
     asked = await items(runtime.store, SystemClock().now_us(), session_id=row.session_id)
-    about = session_of(row, running=running)
+    about = session_of(row, (await costs_of(runtime.store, row))[row.session_id], running=running)
     given = {name: getattr(about, name) for name in Session.__dataclass_fields__}
     given["goal"] = state.created.goal if state.created else row.goal
-    given["cost_usd"] = None if state.unpriced else dollars(row.cost_pico)
     return Result(
         **given,
         text=await last_message(runtime.store, state),

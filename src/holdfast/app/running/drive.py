@@ -39,8 +39,9 @@ from holdfast.fleet.serve import Share
 from holdfast.kinds import LOOP
 from holdfast.log.base import Which
 from holdfast.service.events import last_message
+from holdfast.service.sessions import costs_of
 from holdfast.session.context.text import harmless
-from holdfast.session.money import usd, usd_float
+from holdfast.session.costs import Costs
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 from holdfast.session.tenant import AGENT, kind_name
@@ -236,17 +237,17 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
     stands = exits.exit_code(row.status, row.reason)
     if state.created is not None and state.created.mission is not None:
         state = await _with_its_sessions(runtime, row, state)
+    spent = (await costs_of(runtime.store, row))[row.session_id]
     if code is None and row.reason == "child" and await _needs_approver(runtime, row):
         code = stands = exits.NEEDS_PERSON
     if call.json:
-        call.emit(result_line(row, state, wall_s, running=running, code=code))
+        call.emit(result_line(row, state, spent, wall_s, running=running, code=code))
     else:
         answer = "" if code and row.reason != "child" else await last_message(runtime.store, state)
         if answer:
             call.say(harmless(answer))
         name = exits.name_of(row)
-        cost = usd(None if state.unpriced else state.cost_pico)
-        size = f"{counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {cost}"
+        size = f"{counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {spent}"
         if running:
             call.note(f"{name} is running in another process — {size}")
             call.note(
@@ -261,14 +262,12 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
 
 
 async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) -> State:
-    """Add the tokens and the cost of all sessions below a mission to its state."""
+    """Add the tokens of all sessions below a mission to its state."""
     for each in await runtime.store.sessions(Which(root=row.session_id)):
         if each.parent:
             below, _ = await recall(each.session_id, runtime.store, runtime.store, runtime.kinds)
             state.usage += below.usage
             state.uncounted = state.uncounted or below.uncounted
-            state.cost_pico += below.cost_pico
-            state.unpriced = state.unpriced or below.unpriced
     return state
 
 
@@ -284,7 +283,7 @@ async def _needs_approver(runtime: Runtime, row: SessionRow) -> bool:
 
 
 def result_line(
-    row: SessionRow, state: State, wall_s: float, *, running: bool = False, code: int | None = None
+    row: SessionRow, state: State, spent: Costs, wall_s: float, *, running: bool = False, code: int | None = None
 ) -> dict[str, Any]:
     """Return the last line of `--json` (CLI reference)."""
     usage = state.usage
@@ -306,7 +305,7 @@ def result_line(
             "cache_read_tokens": usage.cache_read_tokens,
             "cache_write_tokens": usage.cache_write_tokens,
         },
-        "cost_usd": None if state.unpriced else usd_float(state.cost_pico),
+        **spent.fields(),
         "events": row.head,
         "wall_s": round(wall_s, 3),
     }
@@ -322,7 +321,8 @@ async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
     name = name_of(row)
     if call.json:
         state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-        line = result_line(row, state, clock.monotonic_s() - began_s)
+        spent = (await costs_of(runtime.store, row))[row.session_id]
+        line = result_line(row, state, spent, clock.monotonic_s() - began_s)
         call.emit({**line, "status": "running", "stop_reason": "detached", "exit_code": 0})
     else:
         where = "in the worker of this home" if served else "in the background"

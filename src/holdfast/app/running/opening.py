@@ -31,6 +31,7 @@ from holdfast.service.opening import (
     open_session,
     state_of,
 )
+from holdfast.session.money import HOME_ACCOUNT
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import with_web
 
@@ -127,8 +128,9 @@ def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
         raise _kept(row, "--model", f"runs with {agent.model}")
     if args.fallback and _agent(call).fallbacks != agent.fallbacks:
         raise _kept(row, "--fallback", f"falls back on {', '.join(agent.fallbacks) or 'no other model'}")
-    if args.account and tuple(args.account) != created.accounts[1:]:
-        raise _kept(row, "--account", f"spends from {', '.join(created.accounts[1:]) or 'no shared account'}")
+    shared = tuple(account for account in created.accounts[1:] if account != HOME_ACCOUNT)
+    if args.account and tuple(args.account) != shared:
+        raise _kept(row, "--account", f"spends from {', '.join(shared) or 'no shared account'}")
     if args.unpriced and not created.limits.unpriced:
         raise _kept(row, "--unpriced", "counts only what has a price")
     if args.agent:

@@ -8,18 +8,20 @@ from typing import Any
 import anyio
 
 from holdfast.app.compose import Runtime
-from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.control import sweep_doors
-from holdfast.errors import CannotRunSafely, HoldfastError, UnknownSession
+from holdfast.environment.store import LayerStore
+from holdfast.errors import CannotRunSafely
 from holdfast.hands.incarnation import at_work, forsaken, remnants, remove, sweep_sockets
+from holdfast.repo.git_repository import GitRepository
+from holdfast.service.leftovers import Premises, may_testify
 
 
 async def sweep(runtime: Runtime) -> None:
     """Remove sandboxes missing from the log, and unused sockets; keep any that may live or hold evidence of a call."""
     hands = runtime.home.hands
     for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
-        if not await _may_testify(runtime, session_id, folder.name):
+        if not await may_testify(runtime.store, runtime.kinds, session_id, folder.name):
             await anyio.to_thread.run_sync(remove, folder)
     for folder in await anyio.to_thread.run_sync(remnants, hands, SystemClock()):
         await anyio.to_thread.run_sync(remove, folder)
@@ -28,15 +30,17 @@ async def sweep(runtime: Runtime) -> None:
     await anyio.to_thread.run_sync(sweep_doors, runtime.home.path / "egress", living)
 
 
-async def _may_testify(runtime: Runtime, session_id: str, hands_id: str) -> bool:
-    """Return True while the session's log needs the journal of these hands."""
-    try:
-        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
-    except UnknownSession:
-        return False
-    except HoldfastError:
-        return True
-    return hands_id in state.hands_known
+def premises(runtime: Runtime) -> Premises:
+    """The home as its life cycle sees it."""
+    return Premises(
+        store=runtime.store,
+        home=runtime.home.path,
+        clock=SystemClock(),
+        shelf=runtime.shelf,
+        layers=LayerStore(runtime.home.path / "environments", SystemClock()),
+        repository=lambda path: GitRepository(path, runtime.home.path / "repositories"),
+        actor=runtime.intake.actor,
+    )
 
 
 SERVE = "holdfast.hands.remote.serve"

@@ -12,7 +12,6 @@ from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import public
-from holdfast.app.screen.progress import known_cost
 from holdfast.app.settings.values import duration_s
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
@@ -22,7 +21,6 @@ from holdfast.service.briefs import Moved, brief_of, moved, read_through
 from holdfast.service.inbox import GROUPS, minute
 from holdfast.service.inbox import SHOWN as LOOKED_AT
 from holdfast.session.home import HOME
-from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 
 EXAMPLES = "8h, 2d, 2026-11-20 or 2026-11-20T08:00"
@@ -83,9 +81,8 @@ async def show_all(call: Call, runtime: Runtime) -> int:
     found = await moved(runtime.store, now_us, since_us, limit=None if call.json else LOOKED_AT)
     if call.json:
         for each in found:
-            costs = [known_cost(row) for row in each.family]
-            cost = usd_float(None if None in costs else sum(cost or 0 for cost in costs))
-            call.emit({**public(each.entry), "type": "brief", "events": each.entry.row.head, "cost_usd": cost})
+            cost = each.costs.fields()
+            call.emit({**public(each.entry), "type": "brief", "events": each.entry.row.head, **cost})
         return 0
     which = ", when you last asked" if asked_us else ", the last 24 hours: you have not asked before"
     call.say(f"# What moved since {minute(since_us)}{'' if call.args.since else which}")
@@ -117,11 +114,7 @@ def _line(call: Call, moved: Moved) -> str:
             f"`{call.typed('approve', item.item_id)}`"
         )
     size = f"{counted(len(family), 'session')}, " if len(family) > 1 else ""
-    known = [cost for each in family if (cost := known_cost(each)) is not None]
-    spent = usd(sum(known))
-    if len(known) < len(family):
-        spent = f"at least {spent}" if sum(known) else "unknown cost"
     return (
-        f"{name}: {one_line(entry.title, 60)}, {size}{spent}; {one_line(row.goal, 60)} "
+        f"{name}: {one_line(entry.title, 60)}, {size}{moved.costs.tree}; {one_line(row.goal, 60)} "
         f"[{row.session_id} e{row.head}, {minute(row.updated_us)}] `{call.typed('brief', name_of(row))}`"
     )

@@ -186,6 +186,7 @@ _KERNEL: dict[type[Fact], Line] = {
     shift.BreakerClosed: lambda fact, _: f"breaker {fact.breaker} closes",
     shift.EmergencyStopped: lambda fact, event: f"everything is stopped by {event.actor}{_tail(fact.reason)}",
     shift.EmergencyReleased: lambda _, event: f"the emergency stop is lifted by {event.actor}",
+    shift.SessionsRemoved: lambda fact, event: f"{counted(len(fact.sessions), 'session')} removed by {event.actor}",
     tool.JobStarted: lambda fact, _: f"job {fact.name} ({fact.job_id}) runs without a brain",
     tool.JobLine: lambda fact, _: (
         f"the deadline of {fact.job_id} passed, it still runs" if fact.deadline else f"{fact.job_id} printed its line"

@@ -16,6 +16,7 @@ from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from holdfast.session.context.text import harmless
+from holdfast.session.costs import Cost
 from holdfast.session.fold import fold
 from holdfast.session.money import usd
 from holdfast.session.state import State
@@ -227,7 +228,7 @@ class Panel:
             [(one_line(name, 24), "bold green")],
             [(f"turn {turn}/{limits.max_turns}" if width < NARROW else f"turn {turn} of {limits.max_turns}", "")],
             _gauge(state, width),
-            [(f"{usd(None if state.unpriced else state.cost_pico)}{cap}", "")],
+            [(f"{Cost(state.cost_pico, state.unpriced).short}{cap}", "")],
         ]
         pieces += [[(word, "yellow" if word.islower() else "bold red")] for word in warnings(state)]
         outside = state.outside

@@ -13,14 +13,8 @@ from holdfast.facts.codec import Event, export_line
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.model.base import StreamPart
-from holdfast.session.money import usd
+from holdfast.session.costs import Cost, own_cost
 from holdfast.session.rows import SessionRow
-
-
-def known_cost(row: SessionRow) -> int | None:
-    """The cost of a session; None if it used tokens and none of them had a price."""
-    used = row.input_tokens + row.output_tokens
-    return None if used and not row.cost_pico else row.cost_pico
 
 
 def terminal_width(descriptor: int = 2) -> int | None:
@@ -49,7 +43,7 @@ class PlainProgress:
         self._width = width
         self._began_s = clock.monotonic_s()
         self._tokens = row.input_tokens + row.output_tokens if row else 0
-        self._cost_pico: int | None = known_cost(row) if row else 0
+        self._cost = own_cost(row) if row else Cost()
         self._responses = row.turns if row else 0
         self._turn = self._responses
         self._is_turn = True
@@ -70,7 +64,7 @@ class PlainProgress:
             line = "" if isinstance(event.fact, ShiftEnded) else describe(event)
             if line:
                 elapsed = self._clock.monotonic_s() - self._began_s
-                gauge = f"turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {usd(self._cost_pico):>8s}"
+                gauge = f"turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {self._cost.short:>8s}"
                 told.append((f"{elapsed:6.1f}s", gauge, line))
         return told
 
@@ -86,8 +80,7 @@ class PlainProgress:
                 self._responses += outcome == "ok" and self._is_turn
                 used = usage or Usage()
                 self._tokens += used.input_tokens + used.cache_read_tokens + used.output_tokens
-                known = self._cost_pico is not None and cost is not None
-                self._cost_pico = (self._cost_pico or 0) + (cost or 0) if known else None
+                self._cost += Cost(cost or 0, cost is None)
             case _:
                 return
 

@@ -34,8 +34,8 @@ from holdfast.session.money import Price, pico_from_usd
 class Settings:
     """All settings. `budget_usd` is text so that no cent is lost to rounding.
 
-    Tables are checked and read elsewhere: `notify` by targets.py, `people`, `context` and `breakers` by policies.py,
-    `hands` and `environment` by policies.py, `egress` and `search` by egress_policy.py, `secrets` by egress_policy.py.
+    Tables are checked and read elsewhere: `notify` by targets.py, `egress`, `search`, and `secrets` by
+    egress_policy.py, the others by policies.py.
     `prices` maps models to the prices of their tokens. Keys reserved for the user's own file are listed in project.py.
 
     `ignored` are the keys of a project's files that do not count, since the user has not accepted them. `project` is
@@ -61,6 +61,7 @@ class Settings:
     egress: dict[str, Any] = field(default_factory=dict)
     secrets: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)
+    retention: dict[str, Any] = field(default_factory=dict)
     ignored: tuple[Ignored, ...] = ()
     project: str = ""
     prompt_files: Mapping[str, bytes] | None = None
@@ -72,7 +73,7 @@ FOUND = ("ignored", "project", "prompt_files")
 NAMES = {each.name: each.type for each in fields(Settings) if each.name not in FOUND}
 """Settings that files can set, with their types."""
 
-TABLES = ("people", "context", "breakers", "hands", "environment", "egress")
+TABLES = ("people", "context", "breakers", "hands", "environment", "egress", "retention")
 """Settings that are a table each; a later file changes only the keys that it sets."""
 
 FAMILIES = ("notify", "secrets", "search")

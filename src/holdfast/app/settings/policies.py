@@ -1,4 +1,4 @@
-"""The tables [people], [context], [breakers], [hands] and [environment] of holdfast.toml, as policies of a session."""
+"""The tables [people], [context], [breakers], [hands], [environment], and [retention] of holdfast.toml, as policies."""
 
 from __future__ import annotations
 
@@ -78,6 +78,21 @@ def context(settings: Settings) -> ContextPolicy:
             f"keep_tokens in [context] is {policy.keep_tokens} and has to be below line_tokens, {policy.line_tokens}"
         )
     return policy
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """The age at which the space of finished sessions is freed. With `daily`, a worker frees it once a day."""
+
+    older_than_s: float = 30 * 86_400.0
+    daily: bool = False
+
+
+def retention(settings: Settings) -> Retention:
+    """When the space of finished sessions is freed. Raises `UsageError`."""
+    return msgspec.structs.replace(Retention(), **read_table("[retention]", settings.retention, RETENTION))
+
+
+RETENTION = {"older_than": Key(duration_s, "older_than_s"), "daily": Key(yes_or_no)}
 
 
 def breakers(settings: Settings) -> Breakers:

@@ -26,13 +26,22 @@ OWN_TABLES = {
     "egress": "a repository must not say whom its agent may talk to",
     "secrets": "a repository must not say which secrets of yours are used, nor where",
     "search": "a repository must not say who is told what its agent looks for",
+    "retention": "a repository must not say which of your data is deleted",
     "home": "a repository must not say where the log of its agent is kept, which its agent could then write",
     "db": "a repository must not say where the log of its agent is kept, which its agent could then write",
     "user": "a repository must not say with whose rights its agent works",
 }
 """A table or key that a repository cannot set → the reason."""
 
-_KINDS = {"prices": "the table", "people": "the table", "egress": "the table", "home": "", "db": "", "user": ""}
+_KINDS = {
+    "prices": "the table",
+    "people": "the table",
+    "egress": "the table",
+    "retention": "the table",
+    "home": "",
+    "db": "",
+    "user": "",
+}
 
 ENVIRONMENT = {
     "hosts": "a repository must not say whom its set-up may talk to, beside the package registries",

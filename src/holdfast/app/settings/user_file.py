@@ -43,11 +43,12 @@ KEYS: Mapping[str, Mapping[str, Key]] = {
     "breakers": policies.BREAKERS,
     "hands": policies.HANDS,
     "environment": policies.ENVIRONMENT,
+    "retention": policies.RETENTION,
     "egress": {**egress_policy.EGRESS, "proxy": Key(str)},
 }
 """Table → its keys."""
 
-_DEFAULTS = {**DEFAULTS, "people": People(), "egress": EgressPolicy()}
+_DEFAULTS = {**DEFAULTS, "people": People(), "retention": policies.Retention(), "egress": EgressPolicy()}
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ def check(settings: Settings) -> None:
     policies.context(settings)
     policies.breakers(settings)
     policies.hands(settings)
+    policies.retention(settings)
     policies.read_environment(settings.environment, "[environment]")
     egress_policy.egress(settings)
     egress_policy.secret_sources(settings)

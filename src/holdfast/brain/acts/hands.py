@@ -34,6 +34,9 @@ from holdfast.session.state import ResponseItem, State
 PATH_MAX = 1000
 """Maximum recorded characters of a path."""
 
+TIDY_S = 100.0
+"""Longest time that the snapshot store is folded, in seconds: other processes wait 120 s for it."""
+
 MAKES = 3
 """Attempts to create hands that are stopped while they start."""
 
@@ -284,6 +287,19 @@ async def _snapshot(shift: Shift, seq: int) -> None:
         return
     fact = WorkspaceSnapshotted(through_seq=seq, snapshot=kept.snapshot, files=kept.files, bytes=kept.bytes)
     await shift.fact(fact)
+    await _thin(shift, kept)
+
+
+async def _thin(shift: Shift, kept: Kept) -> None:
+    """Drop the earlier half of the session's snapshots when they have grown beyond its disk limit."""
+    shelf, created, session_id = shift.doors.shelf, shift.state.created, shift.state.session_id
+    most = created.hands.disk_bytes if created is not None else None
+    if shelf is None or most is None or kept.grown <= most:
+        return
+    names = (await shelf.kept(session_id)).get(session_id, [])
+    with contextlib.suppress(HoldfastError):  # the next snapshot tries again
+        await shelf.forget(session_id, only=names[: len(names) // 2])
+        await shelf.tidy(timeout_s=TIDY_S)
 
 
 async def take_snapshot(shift: Shift, seq: int) -> Kept:

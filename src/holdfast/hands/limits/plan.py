@@ -58,7 +58,6 @@ def holding_of(spec: HandsSpec, rung: Rung, folder: Path) -> Holding:
     disk = policy.disk_bytes
     own = (str(folder / f"upper{number}") for number, layer in enumerate(spec.layers) if layer.private)
     uppers = (*(layer.upper for layer in spec.layers if layer.upper), *own)
-    key = hashlib.sha256(f"{spec.session_id}\0{os.path.realpath(spec.workspace.path)}".encode()).hexdigest()[:24]
     return Holding(
         memory_bytes=policy.memory_bytes,
         processes=policy.processes,
@@ -66,9 +65,14 @@ def holding_of(spec: HandsSpec, rung: Rung, folder: Path) -> Holding:
         inodes=None if disk is None else max(INODES_LEAST, disk // BYTES_PER_INODE),
         plan=_plan(policy, rung, spec.hands_id),
         paths=(spec.workspace.path, str(folder / "output"), *uppers),
-        baseline=str(folder.parent.parent / "usage" / key),
+        baseline=str(folder.parent.parent / "usage" / baseline_name(spec.session_id, spec.workspace.path)),
         processors=_processors(policy.cpus, spec.hands_id) if not rung.hard or "cpu" not in rung.controllers else (),
     )
+
+
+def baseline_name(session_id: str, workspace: str) -> str:
+    """Return the name of the file with the first count of a session's workspace."""
+    return hashlib.sha256(f"{session_id}\0{os.path.realpath(workspace)}".encode()).hexdigest()[:24]
 
 
 def start_command(rung: Rung, hands_id: str) -> tuple[list[str], dict[str, str]]:

@@ -180,6 +180,36 @@ values (:item_id, :session_id, :seq, :kind, :title, :opened_us, :expires_us, :st
 on conflict (item_id) do update set expires_us = excluded.expires_us, status = excluded.status,
     closed_seq = excluded.closed_seq, seen_us = excluded.seen_us;
 
+-- name: remove_events
+delete from events where session_id = :session_id;
+
+-- name: remove_posts
+delete from posts where session_id = :session_id;
+
+-- name: remove_items
+delete from items where session_id = :session_id;
+
+-- name: remove_reservations
+delete from reservations where session_id = :session_id;
+
+-- name: remove_snapshots
+delete from snapshots where session_id = :session_id;
+
+-- name: remove_session
+delete from sessions where session_id = :session_id;
+
+-- name: remove_account
+delete from accounts where account_id = :account_id;
+
+-- name: sweep_blobs
+-- Bodies of events that were removed.
+delete from blobs where digest not in (select digest from events where digest is not null);
+
+-- name: removal
+-- The record of a removed session, in the home's log.
+select 1 from events e left join blobs b on b.digest = e.digest
+where e.session_id = :home and e.type = 'sessions.removed' and instr(coalesce(e.body, b.bytes), :quoted) > 0 limit 1;
+
 -- name: save_snapshot
 insert into snapshots (session_id, seq, hash, fold_digest, digest, state)
 values (:session_id, :seq, :hash, :fold_digest, :digest, :state)

@@ -119,7 +119,7 @@ class Writer:
             except BaseException:
                 self._roll_back(connection)
                 raise
-            self._known.update(transaction.rows)
+            self._learn(transaction)
             self._end(connection, transaction.sealed)
         return result, transaction.rows
 
@@ -144,7 +144,7 @@ class Writer:
                 write(connection, transaction)
                 done.append((ask, result, transaction.rows))
                 sealed += transaction.sealed
-                self._known.update(transaction.rows)
+                self._learn(transaction)
         except Exception:
             self._roll_back(connection)
             return False
@@ -173,6 +173,11 @@ class Writer:
             self._version = version
         return connection
 
+    def _learn(self, done: Transaction) -> None:
+        self._known.update(done.rows)
+        for session_id in done.removed:
+            self._known.pop(session_id, None)
+
     def _transaction(self, connection: sqlite3.Connection) -> Transaction:
         return Transaction(SqliteView(connection, self._known), self._clock.now_us())
 
@@ -191,6 +196,15 @@ class Writer:
                 "written: upgrade Holdfast and try again",
                 session_id=session_id,
             )
+
+    def sweep(self) -> int:
+        """Delete the blobs that no event names; returns their number."""
+
+        def sweep() -> int:
+            with sentences(self._path):
+                return self._thread.connection().execute(SQL["sweep_blobs"]).rowcount
+
+        return self._outage.through(sweep, self._reopen)
 
     def save(self, snapshot: Snapshot) -> None:
         """Save a snapshot in place of the session's earlier one."""

@@ -19,7 +19,7 @@ from holdfast.errors import DiskError, HoldfastError, LogDamaged, LogFailed, Log
 from holdfast.log.worker_locks import NO_LOCKS, no_locks
 
 _FOLDER = Path(__file__).parents[1] / "sql"
-_MIGRATIONS = {1: "from_1.sql", 2: "from_2.sql", 3: "from_3.sql", 4: "from_4.sql"}
+_MIGRATIONS = {1: "from_1.sql", 2: "from_2.sql", 3: "from_3.sql", 4: "from_4.sql", 5: "from_5.sql"}
 _MARK = "-- name: "
 
 
@@ -198,7 +198,7 @@ def _scarce(path: Path) -> bool:
 
 SQL = queries()
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the tables in `sql/schema.sql`."""
 
 PAGE_SIZE = 4096

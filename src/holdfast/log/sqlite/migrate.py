@@ -14,8 +14,8 @@ from holdfast.log.sqlite.tables import row_values, save_account, save_item
 from holdfast.log.sqlite.watermark import check_acknowledged
 from holdfast.log.verify import Rebuilt
 
-COLUMNS_VERSION = 4
-"""Last version that added columns; later ones add only indexes, so nothing is filled from the events."""
+ROWS_VERSION = 6
+"""Last version that changed what rows hold; later ones add only indexes, so nothing is filled from the events."""
 
 
 def open_file(path: Path, busy_timeout_s: float, *, accept_loss: bool = False) -> None:
@@ -43,7 +43,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         for version in range(before, SCHEMA_VERSION):  # another process may have migrated them
             for statement in migration(version):
                 connection.execute(statement)
-        if before < COLUMNS_VERSION:
+        if before < ROWS_VERSION:
             _refill(connection, Reader(connection, path))
         if before < SCHEMA_VERSION:
             connection.execute(SQL["set_schema_version"], {"version": str(SCHEMA_VERSION)})

@@ -12,10 +12,11 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from holdfast.clock import Clock
-from holdfast.errors import LogUnavailable, StorageFull
+from holdfast.errors import HeadMoved, LogUnavailable, StorageFull
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
+from holdfast.log.removal import read_gone
 from holdfast.log.sqlite.append import Writer
 from holdfast.log.sqlite.connect import PATIENCE_S, Outage, connect, sentences
 from holdfast.log.sqlite.migrate import open_file
@@ -200,6 +201,30 @@ class SqliteStore:
 
     async def stopped(self) -> Stop | None:
         return await self._read(lambda reader: reader.stopped())
+
+    async def remove(self, rows: Sequence[SessionRow], actor: str) -> None:
+        event_id = new_event_id(self._clock.now_us(), self._entropy)
+        for tries_left in (2, 1, 0):
+            gone = await self.look(lambda look: read_gone(look, rows))
+            try:
+                work = partial(Transaction.remove, gone=gone, event_id=event_id, actor=actor, live=self._live)
+                return await self._write(work)
+            except HeadMoved:  # perhaps only the home's own log
+                if not tries_left:
+                    raise
+
+    async def while_quiet(self, row: SessionRow, work: Callable[[], object]) -> bool:
+        def job(now: Transaction) -> bool:
+            quiet = now.is_quiet(row, self._live)
+            if quiet:
+                work()
+            return quiet
+
+        return await self._write(job)
+
+    async def sweep(self) -> int:
+        """Delete the bodies that no event names any more; returns their number."""
+        return await self._writing.run(self._writer.sweep)
 
     async def look(self, work: Callable[[Look], T]) -> T:
         """Run `work` on a separate connection, which blocks no other verb."""

@@ -19,6 +19,7 @@ from holdfast.session.rows import ItemRow, SessionRow
 
 _FIELDS = SessionRow.__struct_fields__
 _INSERT_EVENT, _INSERT_BLOB, _MOVE_SESSION = SQL["insert_event"], SQL["insert_blob"], SQL["move_session"]
+_REMOVALS = [name for name in SQL if name.startswith("remove_") and name != "remove_account"]
 _encode_spend = msgspec.msgpack.Encoder().encode
 _decode_spend = msgspec.msgpack.Decoder(Spend).decode
 
@@ -129,6 +130,11 @@ def write(connection: sqlite3.Connection, done: Transaction) -> None:
             execute(SQL["delete_reservation"], values)
         else:
             execute(SQL["insert_reservation"], {**values, "amount_pico": amount})
+    for session_id in done.removed:
+        for name in _REMOVALS:
+            execute(SQL[name], {"session_id": session_id})
+    for account_id in done.closed:
+        execute(SQL["remove_account"], {"account_id": account_id})
 
 
 def save_item(connection: sqlite3.Connection, item: ItemRow) -> None:

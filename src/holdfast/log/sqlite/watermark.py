@@ -25,6 +25,7 @@ from holdfast.clock import rfc3339
 from holdfast.errors import EventsLost
 from holdfast.facts.codec import Event
 from holdfast.log.sqlite.connect import SQL, code_of, translated
+from holdfast.session.home import HOME
 
 SLOTS = 8
 """Number of records, written in turn, so that a torn or late one leaves the others intact."""
@@ -119,7 +120,10 @@ def missing(database: Path, busy_timeout_s: float) -> list[Mark]:
             for mark in claimed:
                 values = {"session_id": mark.session_id, "seq": mark.seq}
                 found = connection.execute(SQL["event_hash"], values).fetchone()
-                if found is None or found[0] != mark.hash:
+                if found is not None and found[0] == mark.hash:
+                    continue
+                removal = {"home": HOME, "quoted": f'"{mark.session_id}"'.encode()}
+                if found is not None or connection.execute(SQL["removal"], removal).fetchone() is None:
                     lost.append(mark)
             return lost
         finally:

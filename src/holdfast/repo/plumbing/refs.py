@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -77,6 +78,36 @@ def check_ref(ref: str, new: str, old: str | None) -> None:
         raise RepositoryUnfit(
             f"{ref} can only be moved between whole names of commits; nothing was changed: resolve them first"
         )
+
+
+def list_refs(git: Plumbing, below: str) -> dict[str, str]:
+    """List refs: see `Refs.refs_below`."""
+    _, out = _theirs(git, "for-each-ref", "--format=%(refname) %(objectname)", below)
+    pairs = (line.rpartition(" ") for line in out.decode("utf-8", "surrogateescape").splitlines())
+    return {ref: commit for ref, _, commit in pairs if ref.startswith(OURS)}
+
+
+def leads(git: Plumbing, commit: str, but: Collection[str]) -> bool:
+    """Look for refs that lead to a commit: see `Refs.leads`."""
+    status, out = _theirs(git, "for-each-ref", "--format=%(refname)", f"--contains={commit}", also=(1, 128, 129))
+    return status == 0 and not set(out.decode("utf-8", "surrogateescape").splitlines()) <= set(but)
+
+
+def drop(git: Plumbing, ref: str, old: str) -> bool:
+    """Delete a ref: see `Refs.drop`."""
+    check_ref(ref, old, None)
+    now, symbolic = read_ref(git, ref)
+    if now is None or now != old or symbolic:
+        return now is None
+    _check_free(git, ref)
+    _remove_left_lock(git, ref)
+    try:
+        git.run("update-ref", "--no-deref", "-d", ref, old, theirs=True)
+    except Failed as error:
+        now, _ = read_ref(git, ref)
+        if now == old:
+            raise _unmoved(git, ref, error.said) from None
+    return now is None or now == old
 
 
 def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:

@@ -40,7 +40,7 @@ BLOCK_TOKENS = 1_600
 
 def estimate_content(content: Content) -> int:
     """Estimate the tokens of a message. Documents other than text are estimated by size, at 3 kB a page."""
-    return sum(_estimate_block(block) for block in content)
+    return sum([_estimate_block(block) for block in content])
 
 
 def _estimate_block(block: Block) -> int:
@@ -54,7 +54,7 @@ def _estimate_block(block: Block) -> int:
 
 def estimate_input(value: dict[str, Any]) -> int:
     """Estimate the tokens of a tool call's arguments."""
-    return sum(len(key) + len(str(item)) for key, item in value.items()) // BYTES_PER_TOKEN + OVERHEAD_TOKENS
+    return sum([len(key) + len(str(item)) for key, item in value.items()]) // BYTES_PER_TOKEN + OVERHEAD_TOKENS
 
 
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))

@@ -5,7 +5,7 @@ Each family of facts has a module of its own; this one iterates over the events 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from holdfast.facts.shift import (
     EmergencyReleased,
     EmergencyStopped,
     LeaseStolen,
+    SessionsRemoved,
     ShiftEnded,
     ShiftStarted,
 )
@@ -48,21 +49,27 @@ def empty(session_id: str, kinds: Kinds) -> State:
     return State(session_id=session_id, hash=genesis(session_id), tenant=Tenant(kinds))
 
 
-def fold(state: State, events: Iterable[Event]) -> State:
-    """Return the state after `events`. This consumes the given state: continue with the returned one."""
+def fold(state: State, events: Iterable[Event], *, ahead: Sequence[Event] = ()) -> State:
+    """Return the state after `events`. This consumes the given state: continue with the returned one.
+
+    `ahead` are the events to fold next, if they are known: the trace skips what they replace in it.
+    """
     events = list(events)
-    traced = _traced_from(events)
+    traced = _traced_from(events, ahead)
+    if traced:
+        state.trace.clear()  # a step that a skipped event ends would stay open in it
     for event in events:
-        if event.seq != state.seq + 1:
-            raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
+        seq, fact = event.seq, event.fact
+        if seq != state.seq + 1:
+            raise ValueError(f"event {seq} does not follow {state.seq} in session {state.session_id}")
         if event.at_us < state.at_us:
             fold_clock.passed(state, event)
-        state.seq, state.hash, state.epoch, state.at_us = event.seq, event.hash, event.epoch, event.at_us
-        if not isinstance(event.fact, Erased):
-            _apply(state, event.fact, event)
-            state.failing.observe(event.fact, event)
-            if event.seq >= traced:
-                note(state.trace, event.fact, event.seq)
+        state.seq, state.hash, state.epoch, state.at_us = seq, event.hash, event.epoch, event.at_us
+        if type(fact) is not Erased:
+            _apply(state, fact, event)
+            state.failing.observe(fact, event)
+            if seq >= traced:
+                note(state.trace, fact, seq)
         elif event.type == _FORKED:
             raise LogDamaged(
                 f"event {event.seq} of session {event.session_id} said what is this fork's own and what is its "
@@ -74,19 +81,20 @@ def fold(state: State, events: Iterable[Event]) -> State:
     return state
 
 
-def _traced_from(events: list[Event]) -> int:
+def _traced_from(events: Sequence[Event], ahead: Sequence[Event] = ()) -> int:
     """Return the position from which the trace needs the events: it keeps only the latest steps, and is costly."""
-    if len(events) < _SKIP_FROM:
-        return 0
-    return events[first_that_counts([(event.seq, event.fact) for event in events])].seq
+    later = _traced_from(ahead) if ahead else 0
+    if later or len(events) < _SKIP_FROM:
+        return later
+    first = first_that_counts([(event.seq, event.fact) for event in events])
+    return events[first].seq if first else 0
 
 
 def _apply(state: State, fact: Fact, event: Event) -> None:
-    apply = _APPLY.get(type(fact))
-    if apply is not None:
+    kind = type(fact)
+    if apply := _APPLY.get(kind):
         apply(state, fact, event)
-    of_kind = state.tenant.kind.fold.get(type(fact))
-    if of_kind is not None:
+    if of_kind := state.tenant.kind.fold.get(kind):
         of_kind(state, fact, event)
 
 
@@ -202,6 +210,15 @@ _APPLY: dict[type[Fact], Apply] = {
 """Effect of each fact of the kernel on a state."""
 
 UNFOLDED: frozenset[type[Fact]] = frozenset(
-    {BriefRead, BudgetReached, EmergencyReleased, EmergencyStopped, LeaseStolen, RepoCommitted, SessionError}
+    {
+        BriefRead,
+        BudgetReached,
+        EmergencyReleased,
+        EmergencyStopped,
+        LeaseStolen,
+        RepoCommitted,
+        SessionError,
+        SessionsRemoved,
+    }
 )
 """Facts of the kernel that do not change the state."""

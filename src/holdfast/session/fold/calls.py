@@ -144,7 +144,7 @@ def _count_uses(state: State, call: Call, fact: ToolDispatched, event: Event) ->
 
 def _count_rule(state: State, call: Call, event: Event) -> None:
     created = state.created
-    if created is None:
+    if created is None or not created.agent.rules:
         return
     age_s = (event.at_us - state.created_us) / 1e6
     ruling = evaluate(
@@ -180,8 +180,8 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     state.window_tokens += tokens
     state.context.tool_tokens += tokens
     state.unseen = True
-    for item_id in [ask.item_id for ask in state.asks.values() if ask.call_id == call.call_id]:
-        del state.asks[item_id]
+    if state.asks:
+        state.asks = {item_id: ask for item_id, ask in state.asks.items() if ask.call_id != call.call_id}
     if call.waits_for and call.end == "ok":  # an interrupted wait has reported nothing
         reported = {state.children[name].finished_seq for name in call.waits_for if name in state.children}
         for job in (state.jobs[name] for name in call.waits_for if name in state.jobs):

@@ -77,7 +77,10 @@ def spend(state: State, pico: int, at_us: int) -> None:
         return
     state.cost_pico += pico
     step = at_us // SPEND_STEP_US
-    state.spend[step] = state.spend.get(step, 0) + pico
+    if step in state.spend:
+        state.spend[step] += pico
+        return
+    state.spend[step] = pico
     newest = max(state.spend)
     for old in [each for each in state.spend if each <= newest - SPEND_STEPS]:
         del state.spend[old]

@@ -218,6 +218,9 @@ def _events_lost(state: State, fact: SessionEventsLost, event: Event) -> None:
     """
     state.stirred()
     state.seen = {}
+    if fact.workspace and state.created is not None:
+        workspace = msgspec.structs.replace(state.created.workspace, path=fact.workspace)
+        state.created = msgspec.structs.replace(state.created, workspace=workspace)
     for call in state.open_calls():
         call.lost = not call.attempt and not call.problem and call.where != "harness" and call.on_unknown != "retry"
     if state.hands is not None:

@@ -71,7 +71,7 @@ def _started(state: State, fact: ModelRequestStart, event: Event) -> None:
         fact.through_seq,
     )
     state.interrupted = 0
-    if fact.purpose != "turn":
+    if fact.purpose != "turn" or not state.pending:
         return
     taken = [item for item in state.pending if item.seq <= fact.inputs_through]
     state.pending = [item for item in state.pending if item.seq > fact.inputs_through]

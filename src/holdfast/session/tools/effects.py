@@ -78,10 +78,12 @@ def whole_of(name: str, value: dict[str, Any], main: str) -> str:
     return "\n".join(lines_of(name, value)) or str(value.get(main, ""))
 
 
+_LINES = {"bash": ("command",), JOB_START: ("command",), SERVICE_START: ("command", "health")}
+
+
 def lines_of(name: str, value: dict[str, Any]) -> list[str]:
     """Return the command lines of a call, including the health check of a service."""
-    keys = {"bash": ("command",), JOB_START: ("command",), SERVICE_START: ("command", "health")}.get(name, ())
-    return [str(value[key]) for key in keys if value.get(key)]
+    return [str(value[key]) for key in _LINES.get(name, ()) if value.get(key)]
 
 
 def _of_file(name: str, path: str, folder: str) -> Effects:

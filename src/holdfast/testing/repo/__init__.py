@@ -240,6 +240,37 @@ async def all_can_be_forgotten(rig: Rig) -> None:
     assert rig.read(rig.folder("copy")) == TREE
 
 
+async def a_look_keeps_nothing(rig: Rig) -> None:
+    work = rig.folder("work")
+    rig.write(work, TREE)
+    one = await rig.shelf.keep("ses_a", work, 1)
+    assert (await rig.shelf.look("ses_a", work)).snapshot == one.snapshot
+    rig.write(work, {"new": b"n" * 5000})
+    seen = await rig.shelf.look("ses_a", work)
+    assert seen.snapshot != one.snapshot
+    assert await rig.shelf.kept() == {"ses_a": [one.snapshot]}
+    await refused(rig.shelf.restore(seen.snapshot, rig.folder("copy")))
+    assert (await rig.shelf.keep("ses_a", work, 2)).snapshot == seen.snapshot
+
+
+async def some_snapshots_can_stay(rig: Rig) -> None:
+    work = rig.folder("work")
+    names = []
+    for seq in (2, 10, 11):
+        rig.write(work, {"file": b"%d" % seq * 40_000})
+        names.append((await rig.shelf.keep("ses_a", work, seq)).snapshot)
+    assert await rig.shelf.kept() == {"ses_a": names}
+    assert await rig.shelf.frees({}) == 0
+    some, all_ = await rig.shelf.frees({"ses_a": names[:2]}), await rig.shelf.frees({"ses_a": names})
+    assert 0 < some < all_
+    await rig.shelf.forget("ses_a", only=names[:2])
+    await rig.shelf.tidy()
+    assert await rig.shelf.kept() == {"ses_a": names[2:]}
+    await refused(rig.shelf.restore(names[0], rig.folder("copy")))
+    await rig.shelf.restore(names[2], rig.folder("copy"))
+    assert rig.read(rig.folder("copy")) == {"file": b"11" * 40_000}
+
+
 CHECKS: dict[str, Check] = {
     f"snapshots.{check.__name__}": check
     for check in (
@@ -257,6 +288,8 @@ CHECKS: dict[str, Check] = {
         a_folder_that_is_not_there_is_refused,
         forgotten_snapshots_go_and_the_rest_stays,
         all_can_be_forgotten,
+        a_look_keeps_nothing,
+        some_snapshots_can_stay,
     )
 }
 """Name → check, for example `snapshots.the_same_tree_has_the_same_name`."""

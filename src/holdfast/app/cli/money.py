@@ -1,0 +1,143 @@
+"""The verbs about money: budget and cost."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from datetime import datetime
+from typing import Any
+
+from holdfast.app.call import Call
+from holdfast.app.compose import open_runtime
+from holdfast.app.detached import see_to
+from holdfast.app.exits import name_of
+from holdfast.app.screen.events import one_line
+from holdfast.app.settings.config import budget_pico
+from holdfast.app.settings.values import nearest
+from holdfast.clock import SystemClock
+from holdfast.errors import UsageError
+from holdfast.facts.shift import Period
+from holdfast.service.spending import EARLIER, WAYS, Line, spending
+from holdfast.session.costs import Cost
+from holdfast.session.money import HOME_ACCOUNT, AccountRow, usd, usd_float
+
+NONE = "none"
+"""`--day none` lifts a cap."""
+
+FLAGS: dict[str, Period] = {"set": "total", "day": "day", "week": "week"}
+
+
+def budget_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `budget`."""
+    parser.add_argument("session", metavar="ID", nargs="?", help="Session ID or key (default: show all accounts)")
+    parser.add_argument("--set", metavar="USD", help=f"Cap total spending, in dollars ({NONE}: no cap)")
+    parser.add_argument("--day", metavar="USD", help="Cap spending in any 24 hours")
+    parser.add_argument("--week", metavar="USD", help="Cap spending in any 7 days")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--account", metavar="NAME", help="Use this account instead of the session's own")
+    which.add_argument(
+        "--all", dest="account", action="store_const", const=HOME_ACCOUNT, help="Use the account of all sessions"
+    )
+    parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
+
+
+async def budget_run(call: Call) -> int:
+    """Set the caps, all or none, and show the accounts from leaf to root."""
+    caps: dict[Period, int | None] = {}
+    for name, period in FLAGS.items():
+        text = getattr(call.args, name)
+        try:
+            if text is not None:
+                caps[period] = None if text == NONE else budget_pico(text or "0")
+        except UsageError as error:
+            raise UsageError(str(error).replace("--budget", f"--{name}")) from error
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session) if call.args.session else None
+        known = {account.account_id: account for account in await runtime.store.accounts()}
+        path = list(row.accounts) if row else sorted({*known, HOME_ACCOUNT})
+        chosen = call.args.account or (path[0] if row else "")
+        if call.args.account and chosen not in path:
+            where = f"on the path of {name_of(row)}" if row else "here"
+            meant = nearest(chosen, path) if path else "there is none yet"
+            raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
+        if caps and not chosen:
+            raise UsageError(
+                "say whose cap: a session, --account NAME, or --all; such as: holdfast budget --all --day 20"
+            )
+        await runtime.intake.check_caps(chosen, caps)
+        for period, cap in caps.items():
+            await runtime.intake.set_cap(row, chosen, period, cap)
+        known = {account.account_id: account for account in await runtime.store.accounts()}
+        shown = path if row or not call.args.account else [chosen]
+        _show(call, [known[name] for name in shown if name in known])
+        if caps and row:
+            call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
+        return 0
+
+
+def _show(call: Call, accounts: list[AccountRow]) -> None:
+    now_us = SystemClock().now_us()
+    if call.json:
+        for account in accounts:
+            told: dict[str, Any] = {
+                "account_id": account.account_id,
+                "held_usd": usd_float(account.reserved_pico),
+            }
+            for period in FLAGS.values():
+                cap, spent = account.cap_of(period), account.spent_in(period, now_us)
+                told[period] = {"cap_usd": usd_float(cap), "spent_usd": usd_float(spent)}
+            call.emit(told)
+        return
+    if not accounts:
+        call.say("no money is counted yet; the first session opens an account")
+        return
+    call.say(f"{'ACCOUNT':<32} {'PERIOD':<7} {'CAP':>10} {'SPENT':>10} {'HELD':>10} {'LEFT':>10}")
+    for account in accounts:
+        name = account.account_id
+        for period in FLAGS.values():
+            cap = account.cap_of(period)
+            if period != "total" and cap is None:
+                continue
+            spent, held = account.spent_in(period, now_us), account.reserved_pico
+            left = "no cap" if cap is None else usd(cap - spent - held)
+            capped = "-" if cap is None else usd(cap)
+            call.say(f"{name:<32} {period:<7} {capped:>10} {usd(spent):>10} {usd(held):>10} {left:>10}")
+            name = ""
+
+
+def cost_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `cost`."""
+    parser.add_argument("--by", choices=WAYS, default="day", help="One line for each of these (default: day)")
+    parser.add_argument("--csv", action="store_true", help="Print CSV, in dollars")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
+
+
+async def cost_run(call: Call) -> int:
+    """Print what all sessions cost, and the sum."""
+    async with open_runtime(call.settings) as runtime:
+        found = await spending(runtime.store, call.args.by, local_day)
+    total = Line("total", sum((line.cost for line in found), Cost()), sum(line.sessions for line in found))
+    if call.json:
+        for line in (*found, total):
+            call.emit({"label": line.label, "cost_usd": line.cost.usd, "known_usd": usd_float(line.cost.pico)})
+        return 0
+    if call.args.csv:
+        rows = csv.writer(sys.stdout, lineterminator="\n")
+        rows.writerow((call.args.by, "usd", "complete"))
+        rows.writerows((line.label, usd_float(line.cost.pico), not line.cost.unpriced) for line in (*found, total))
+        return 0
+    for line in (*found, total):
+        more = f"  {line.sessions:>6}" if call.args.by != "day" else ""
+        call.say(f"{one_line(line.label, 54):<54}  {line.cost.short:>12}{more}")
+    if total.cost.unpriced:
+        call.note("`+` and `–`: a part had no price, so it is not in the sum.")
+    if any(line.label == EARLIER for line in found):
+        call.note(f"`{EARLIER}`: before the hours that each session keeps, about a week of its work.")
+    return 0
+
+
+def local_day(at_us: int) -> str:
+    """Return the date of a time, in microseconds, in the local time zone."""
+    return datetime.fromtimestamp(at_us / 1_000_000).astimezone().date().isoformat()

@@ -1,0 +1,1 @@
+-- The marks of a session say since this version that a part of it had no price: the rows are rebuilt from the events.
