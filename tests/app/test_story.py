@@ -33,7 +33,7 @@ def test_a_first_session_from_beginning_to_end(type: Type, note: str, holdfast_h
     ran = type("run", "Write a note.", "--model", note, "--session-id", "first").went()
     assert ran.out == "There is a note now.\n"
     assert "bash: echo hello > note.txt; ls" in ran.err
-    assert "first is done — 15 events, 2 turns, unpriced\n" in ran.err
+    assert "first is done — 15 events, 2 turns, unknown cost\n" in ran.err
     (place,) = re.findall(r"^The work is in (.*)\.$", ran.err, re.MULTILINE)
     assert (Path(place) / "note.txt").read_text() == "hello\n"
 

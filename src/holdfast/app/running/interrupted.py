@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
@@ -22,8 +22,7 @@ WINDOW_S = 10.0
 """Time for the second Ctrl-C, in seconds."""
 
 
-@dataclass(frozen=True)
-class _Running:
+class _Running(msgspec.Struct, frozen=True):
     """A tool call that runs in hands while no brain runs its session."""
 
     row: SessionRow

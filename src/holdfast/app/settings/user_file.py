@@ -66,10 +66,9 @@ def settings_in_force(start: Path, flags: Mapping[str, Any]) -> list[Setting]:
     check(settings)
     project = find_project(start)
     layers = [(source, dict(_flat(values))) for source, values in own_layers(flags)]
-    found = []
+    found, changed = [], dict(_flat(vars(settings)))
     for key, value in _defaults(settings):
         source = next((source for source, values in layers if key in values), "")
-        changed = dict(_flat(vars(settings)))
         if not source and project is not None and key in changed and changed[key] != getattr(Settings(), key, None):
             source = str(project.path)
         found.append(Setting(key, _plain(changed.get(key, value)), source or "default"))
