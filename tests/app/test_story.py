@@ -38,10 +38,10 @@ def test_a_first_session_from_beginning_to_end(type: Type, note: str, holdfast_h
     assert (Path(place) / "note.txt").read_text() == "hello\n"
 
     listed = type("ps").went()
-    assert re.search(r"^first +done +\d+s +unpriced  Write a note\.$", listed.out, re.MULTILINE)
+    assert re.search(r"^first +done +\d+s +–  Write a note\.$", listed.out, re.MULTILINE)
     shown = type("show", "fir").went().out
     assert "state       done\n" in shown
-    assert "money       unknown, its model has no price, no cap\n" in shown
+    assert "money       unknown cost, no cap\n" in shown
     assert all(len(line) <= 120 for line in shown.splitlines() if str(holdfast_home.parent) not in line)
     logged = type("logs", "first", "--after", "4", "--type", "agent.tool_result", "agent.message").went().out
     assert [line.split()[4] for line in logged.splitlines()] == ["agent.tool_result", "agent.message"]
