@@ -10,7 +10,7 @@ import pytest
 import holdfast
 from holdfast.app.cli import main
 from tests.app.api_program import call
-from tests.app.terminal import PRICE, Said, Type, script, turn
+from tests.app.terminal import PRICE, Said, Type, in_scratch, script, turn
 
 
 @pytest.fixture(name="type")
@@ -23,7 +23,7 @@ def type_(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest
     def run(*words: str | Path) -> Said:
         capfd.readouterr()
         try:
-            code = main([str(word) for word in words])
+            code = main(in_scratch(words))
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else 1
         out, err = capfd.readouterr()

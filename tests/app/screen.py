@@ -17,7 +17,7 @@ from typing import TextIO
 
 import pyte
 
-from tests.app.terminal import HOLDFAST
+from tests.app.terminal import HOLDFAST, in_scratch
 from tests.support.waiting import PATIENCE_S
 
 KEYS = {"ctrl-c": b"\x03", "ctrl-z": b"\x1a"}
@@ -108,7 +108,7 @@ class Session(Terminal):
         super().__init__(columns, rows)
         environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
         environment.pop("NO_COLOR", None) if not env or "NO_COLOR" not in env else None
-        argv = [*command, *map(str, words)]
+        argv = [*command, *in_scratch(words)]
         self.pid = os.fork()
         if self.pid == 0:  # nothing but calls of the system until exec
             try:

@@ -58,12 +58,20 @@ Type = Callable[..., Said]
 """`type("run", "a goal", …)` in this process."""
 
 
+def in_scratch(words: Sequence[str | Path]) -> list[str]:
+    """The words of a command; a `run` with a goal and no folder works in a new one, not where the tests run."""
+    texts = [str(word) for word in words]
+    named = {"--workspace", "--scratch", "--take-over"} & {text.partition("=")[0] for text in texts}
+    begins = texts[:1] == ["run"] and ("--session-id" not in texts or not {"--model", "--agent"}.isdisjoint(texts))
+    return [*texts, "--scratch"] if begins and not named else texts
+
+
 def spawn(
     *words: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None, **options: Any
 ) -> subprocess.Popen[str]:
     """A command in a process of its own, with pipes."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-    command = [*HOLDFAST, *map(str, words)]
+    command = [*HOLDFAST, *in_scratch(words)]
     return subprocess.Popen(command, text=True, env={**os.environ, **(env or {})}, cwd=cwd, **options)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.app.screen.panel import ROWS_MAX
 from tests.app.screen import Session
-from tests.app.terminal import PRICE, Type, bash, script, spawn, turn, typed
+from tests.app.terminal import PRICE, Type, bash, in_scratch, script, spawn, turn, typed
 from tests.support.waiting import PATIENCE_S
 
 FORBIDDEN = (b"\x1b[?1049", b"\x1b[?47", b"\x1b[?25l", b"\x1b[2J", b"\x1bc")
@@ -133,7 +133,7 @@ def test_a_shell_suspends_and_continues_it(model: str, gate: Path) -> None:
     shell = ("bash", "--norc", "--noprofile", "-i")
     with Session(command=shell, env={"PS1": "$ "}, rows=30) as terminal:
         terminal.until("$")
-        words = " ".join(run_words(model))
+        words = " ".join(in_scratch(run_words(model)))
         terminal.type(f"clear; {Path(os.sys.executable)} -m holdfast {words}\n")  # type: ignore[attr-defined]
         terminal.until(running)
         terminal.type("ctrl-z")

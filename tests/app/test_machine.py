@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.app.call import Call
 from holdfast.app.cli.start import start
-from tests.app.terminal import HOLDFAST, Said, Type, bash, ended, kept, rows, script, spawn, turn, typed
+from tests.app.terminal import HOLDFAST, Said, Type, bash, ended, in_scratch, kept, rows, script, spawn, turn, typed
 
 BWRAP = "/usr/bin/bwrap"
 
@@ -38,7 +38,7 @@ def note(tmp_path: Path) -> str:
 
 def within(mounts: list[str], *words: str | Path, **options: object) -> Said:
     """A command in a mount namespace of its own."""
-    command = [BWRAP, "--dev-bind", "/", "/", *mounts, "--", *HOLDFAST, *map(str, words)]
+    command = [BWRAP, "--dev-bind", "/", "/", *mounts, "--", *HOLDFAST, *in_scratch(words)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     return Said(done.returncode, done.stdout, done.stderr)
 
@@ -71,10 +71,10 @@ def test_a_disk_that_fills_between_commands(note: str, holdfast_home: Path) -> N
         holdfast_home,
         3_000_000,
         f"""
-        holdfast run x --model {note} --session-id k
+        holdfast run x --scratch --model {note} --session-id k
         fill
         holdfast send k more
-        holdfast run x --model {note} --session-id new
+        holdfast run x --scratch --model {note} --session-id new
         holdfast ps
         free
         holdfast ps
@@ -104,7 +104,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_run(holdfast_home: Path, tmp_path:
         holdfast_home,
         3_000_000,
         f"""
-        holdfast run x --model {model} --session-id k
+        holdfast run x --scratch --model {model} --session-id k
         rm "$HOLDFAST_HOME"/workspaces/*/ballast
         holdfast ps
         holdfast wake k
@@ -216,7 +216,7 @@ def test_no_git_and_no_path(type: Type, note: str) -> None:
 
 def test_the_folder_that_one_stands_in_is_gone(tmp_path: Path, note: str) -> None:
     here = tmp_path / "gone"
-    for words in ("ps", f"run x --model {note}"):
+    for words in ("ps", f"run x --scratch --model {note}"):
         command = f"mkdir {here} && cd {here} && rmdir {here} && exec {' '.join(HOLDFAST)} {words}"
         done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
         Said(done.returncode, done.stdout, done.stderr).went()

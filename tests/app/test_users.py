@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.uids import SANDBOXES
-from tests.app.terminal import Said, Type, bash, kept, script, turn
+from tests.app.terminal import Said, Type, bash, in_scratch, kept, script, turn
 from tests.support.as_user import PYTHON, UID, reachable_source, unable
 
 NOBODY = 65_534
@@ -150,7 +150,7 @@ def user(importable: Path | None, tmp_path: Path) -> Callable[..., Said]:
 
     def run(*words: str | Path, within: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Said:
         given = {name: value for name, value in env.items() if name not in without}
-        command = [*within, python, "-m", "holdfast", *map(str, words)]
+        command = [*within, python, "-m", "holdfast", *in_scratch(words)]
         done = subprocess.run(  # type: ignore[call-overload]
             command, env=given, cwd=mine, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, **drop
         )

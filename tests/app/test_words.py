@@ -191,7 +191,7 @@ def test_the_later_setting_wins(type: Type, monkeypatch: pytest.MonkeyPatch, tmp
     trust()
     assert type("run", "x").went().out == "from the file\n"
     (user / "holdfast.toml").write_text(f"model = 'scripted:{here}/n.json'\n")
-    assert type("run", "x", "--session-id", "k").went().out == "from the user's file\n"
+    assert type("run", "x", "--session-id", "k", "--scratch").went().out == "from the user's file\n"
     monkeypatch.setenv("HOLDFAST_MODEL", "scripted:o.json")
     assert type("run", "x").went().out == "from the environment\n"
     assert type("run", "x", "--model", "scripted:p.json").went().out == "from the flag\n"

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.app.terminal import in_scratch
 from tests.support.waiting import PATIENCE_S
 
 
 def holdfast(home: Path, *words: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """`holdfast words… --home home`, started; `before` is what the command runs under."""
     return subprocess.Popen(
-        [*before, sys.executable, "-m", "holdfast", *words, "--home", str(home)],
+        [*before, sys.executable, "-m", "holdfast", *in_scratch(words), "--home", str(home)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -72,7 +72,16 @@ def journeys() -> dict[str, list[str]]:
         os.chmod(folder, 0o755)  # without a sandbox, tool calls run as another user
         os.chdir(folder)
         Path("model.json").write_bytes(msgspec.json.encode(SCRIPT))
-        words = ["run", "say hello", "--no-sandbox", "--model", "scripted:model.json", "--home", f"{folder}/home"]
+        words = [
+            "run",
+            "say hello",
+            "--no-sandbox",
+            "--scratch",
+            "--model",
+            "scripted:model.json",
+            "--home",
+            f"{folder}/home",
+        ]
         agent.record(lambda: main(words))
         os.chdir("/")
     world = MissionWorld(1, calm=True)

@@ -47,7 +47,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert loaded_by(HELP) & HEAVY == set()
 
 
-@pytest.mark.parametrize("words", [["run", "x", "--no-sandbox"], ["ps"]])
+@pytest.mark.parametrize("words", [["run", "x", "--no-sandbox", "--scratch"], ["ps"]])
 def test_a_plain_agent_loads_no_other_kind_and_nothing_that_proves(words: list[str], tmp_path: Path) -> None:
     """Missions and loops are loaded when a session of theirs is met; simulator and proof are for their own verbs."""
     model = tmp_path / "model.json"

@@ -11,13 +11,13 @@ from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy
 from holdfast.testing.egress import Place, part
 from holdfast.vault.fake import FakeVault
-from tests.app.terminal import HOLDFAST, script, turn
+from tests.app.terminal import HOLDFAST, in_scratch, script, turn
 from tests.egress.rigs import _request as ask_there
 from tests.egress.upstream import World
 
 
 def _typed(*words: str) -> str:
-    done = subprocess.run([*HOLDFAST, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([*HOLDFAST, *in_scratch(words)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

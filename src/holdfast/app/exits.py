@@ -96,7 +96,9 @@ def _step(row: SessionRow, state: State, typed: Typed, answers: list[str]) -> st
             asked = f"To try again, say something with {say}, and watch it with {look}."
             return asked if state.failure is None else f"Once the cause is gone, ask again with {wake}."
         case "done" | "cancelled", _:
-            return f"The work is in {row.workspace}."
+            run = state.created.run if state.created is not None else None
+            also = f", and on the branch holdfast/{row.session_id}" if run is not None and run.commit else ""
+            return f"The work is in {row.workspace}{also}."
         case _:
             return f"It is intact; go on with {wake}."
 

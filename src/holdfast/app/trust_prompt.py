@@ -86,12 +86,17 @@ def can_ask(call: Call) -> bool:
     return not call.json and sys.stdin is not None and sys.stdin.isatty() and os.isatty(2)
 
 
+async def confirmed(question: str) -> bool:
+    """Ask on the terminal. Only `y` or `yes` agrees."""
+    return (await typed_line(f"{question} [y/N] ")).lower() in ("y", "yes")
+
+
 async def ask(call: Call, files: Sequence[Found]) -> bool:
     """Show the changes and ask the user. Only `y` or `yes` accepts."""
     for each in files:
         for line in each.lines():
             call.note(line)
-    return (await typed_line("Accept these settings until one of the files changes? [y/N] ")).lower() in ("y", "yes")
+    return await confirmed("Accept these settings until one of the files changes?")
 
 
 async def typed_line(question: str) -> str:

@@ -8,12 +8,15 @@ from pathlib import Path
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
+from holdfast.app.exits import name_of
 from holdfast.app.screen.events import counted
+from holdfast.app.trust_prompt import can_ask, confirmed
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.repo.base import Change, Owner, Shelf
+from holdfast.service import undo as service
 from holdfast.service.forks import Point, point_at
 from holdfast.session.context.text import harmless
 from holdfast.session.rows import SessionRow
@@ -76,6 +79,31 @@ async def _snapshots(
     finally:
         with contextlib.suppress(CannotRunSafely):
             await shelf.forget(look)
+
+
+async def undo(call: Call, runtime: Runtime, row: SessionRow, point: Point, workspace: Workspace) -> None:
+    """Restore the workspace as it was at the point, after a question if it has changes that no snapshot has."""
+    shelf, then = shelf_of(runtime), _kept(row, point)
+    planned = await service.plan(runtime.store, shelf, runtime.kinds, row, workspace, point)
+    found = await changes(runtime, row, point, NOW, workspace)
+    if not found:
+        call.say(f"nothing to undo: the files are as they were after event {point.kept_seq}")
+        return
+    if planned.changed and not call.args.yes:
+        last = f"{workspace.path} has changes that no snapshot has: they may be yours"
+        if not can_ask(call):
+            raise UsageError(f"{last}; nothing was changed: add --yes to undo them too (they are kept first)")
+        call.note(f"{last}. They are kept first.")
+        if not await confirmed(f"Undo {counted(len(found), 'change')}?"):
+            call.note("nothing was changed")
+            return
+    aside = runtime.home.path / "removing" / new_session_id(runtime.intake.clock.now_us(), runtime.intake.entropy)
+    back = await service.carry_out(planned, runtime.store, shelf, runtime.intake, aside)
+    if call.json:
+        call.emit({"type": "undone", "snapshot": then, "snapshot_seq": point.kept_seq, "back_seq": back})
+    else:
+        call.say(f"{counted(len(found), 'change')} undone: the files are as they were after event {point.kept_seq}")
+        call.note(f"Take it back with `{call.typed('undo', name_of(row), '--to', str(back))}`.")
 
 
 async def restore(call: Call, runtime: Runtime, row: SessionRow, point: Point, folder: str) -> None:

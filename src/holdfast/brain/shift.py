@@ -275,6 +275,10 @@ class Acts:
         """Return the facts to record beside the result of a call."""
         return ()
 
+    async def verify(self) -> None:
+        """Carry out `Verify`, which only kinds with checks decide on: append what the checks found."""
+        raise NotImplementedError(f"a {self.shift.state.tenant.kind.name} has no checks")
+
     async def before_end(self, ended: ShiftEnded) -> bool:
         """Finish the work that precedes the end of a shift. True if something was appended: decide again."""
         return False

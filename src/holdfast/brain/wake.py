@@ -61,6 +61,7 @@ from holdfast.session.actions import (
     Record,
     Reset,
     RunHarness,
+    Verify,
     WaitUntil,
 )
 from holdfast.session.decide import is_idle, waits
@@ -271,6 +272,8 @@ async def _act(shift: Shift, action: Action) -> None:
             await harness_act.run(shift, call_id)
         case WaitUntil(at_us=at_us):
             await _wait_until(shift, at_us)
+        case Verify():
+            await shift.acts.verify()
         case End():
             await _end(shift, action)
         case _:

@@ -40,9 +40,10 @@ class HandsLost(Fact, frozen=True, tag="hands.lost"):
 
 
 class HandsRestored(Fact, frozen=True, tag="hands.restored"):
-    """New hands began with the workspace snapshot of `through_seq`; later changes are lost.
+    """The workspace is again as in the snapshot of `through_seq`: new hands began with it, or a user chose it.
 
-    `unkept` are later calls that may have changed the workspace. `content` is shown to the model.
+    `hands_id` is empty if a user did. `unkept` are later calls that may have changed the workspace. `content` is shown
+    to the model.
     """
 
     hands_id: str

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.facts.base import Fact, OnUnknown
 from holdfast.facts.mission import Mission, Role
+from holdfast.facts.task import Run
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -296,7 +297,7 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     `goal`, `rules`, and `criteria` are pinned: they stand byte-identical in every context (S17). `accounts` is the path
     of money accounts from leaf to root: the session's own first, then those of its parents, or shared ones such as
     `project:web`, which begin with their first session. A session with a `mission` is run by the conductor, which is
-    code; one with a `role` works for a mission.
+    code; one with a `role` works for a mission; one with a `run` has checks or commits.
     """
 
     goal: str
@@ -316,6 +317,7 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     searchers: tuple[Searcher, ...] = ()
     mission: Mission | None = None
     role: Role | None = None
+    run: Run | None = None
 
 
 class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"):

@@ -141,6 +141,23 @@ class TaskEnded(Fact, frozen=True, tag="task.ended"):
     best: str = ""
 
 
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Checks and commits of a plain session (`holdfast run`).
+
+    `until` are commands that must succeed in a fresh sandbox, on a copy of the workspace, before the session is done.
+    Failures go back to the model at most `sent_back_max` times in a row; then a user is asked. Each command may take
+    `timeout_s`. With `commit`, the workspace is committed to `refs/heads/holdfast/<session>` of the repository `repo`
+    whenever the session parks or ends, on top of the commit `base`.
+    """
+
+    until: tuple[str, ...] = ()
+    sent_back_max: int = 5
+    timeout_s: float = 600.0
+    repo: str = ""
+    base: str = ""
+    commit: bool = False
+
+
 class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
     """A working tree was committed to `ref`, a branch of the mission. `wip` says that its work was not handed in.
 

@@ -151,6 +151,10 @@ NOT_HANDED_IN = "HandIn"
 """Event name of the harness's own message to a role that stopped without handing in: no command ran."""
 
 
+UNTIL = "Until"
+"""Event name of a check that must pass before a session is done. It ran on a copy of the workspace."""
+
+
 class HookRan(Fact, frozen=True, tag="hook.ran"):
     """A check or hook of the project ran in the sandbox. `blocked` means that it rejected the work with `content`.
 

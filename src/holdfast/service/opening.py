@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from holdfast.facts.session import (
     SessionUpdated,
     Workspace,
 )
+from holdfast.facts.task import Run
 from holdfast.hands.base import Provider
 from holdfast.hands.user import HandsUser, choose_user, make_ready, take_over
 from holdfast.log.base import Index, Snapshots
@@ -86,6 +88,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     criteria: tuple[str, ...] = ()
     mission: Mission | None = None
     role: Role | None = None
+    run: Run | None = None
     needs_hands: bool = True
     take_over: bool = False
 
@@ -153,6 +156,7 @@ async def open_session(
             searchers=new.policies.searchers,
             mission=new.mission,
             role=new.role,
+            run=new.run,
         )
         receipt = await site.intake.open(session_id, created)
     if receipt.duplicate and workspace.disposable:
@@ -237,6 +241,27 @@ def check_key(key: str, option: str) -> None:
         raise UsageError(
             f"{option}{key!r} cannot be a key: use 1 to {KEY_LENGTH} printable characters, not starting with '-', "
             f"for example {option}nightly-7"
+        )
+
+
+def top_level(folder: Path) -> Path | None:
+    """Return the top folder of the git repository that contains `folder`; None outside a repository.
+
+    Reads names only: neither git nor a setting of the repository takes part.
+    """
+    here = folder.resolve()
+    return next((each for each in (here, *here.parents) if os.path.lexists(each / ".git")), None)
+
+
+def check_allowed(folder: Path, user_home: Path) -> None:
+    """Raise `UsageError` for a folder that contains everything of the user: `/`, the home directory, its parents."""
+    path, home = folder.resolve(), user_home.resolve()
+    if path == Path(path.anchor) or path in (home, *home.parents):
+        what = "your home directory" if path == home else "the root of the file system" if path == Path("/") else ""
+        raise UsageError(
+            f"an agent does not work in {path}, which {'is ' + what if what else 'contains your home directory'}; "
+            "nothing was started. Change to the folder of the project, name it with --workspace, or use a new and "
+            "empty folder with --scratch"
         )
 
 

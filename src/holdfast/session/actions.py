@@ -130,6 +130,10 @@ class Notify(msgspec.Struct, frozen=True):
     tries: int
 
 
+class Verify(msgspec.Struct, frozen=True):
+    """Check the finished work before the session may be done (`Acts.verify` of its kind)."""
+
+
 class CancelChildren(msgspec.Struct, frozen=True):
     """Cancel these children because their parent is cancelled."""
 
@@ -166,6 +170,7 @@ Action = (
     | Escalate
     | Expire
     | Notify
+    | Verify
     | CancelChildren
     | WaitUntil
     | End

@@ -43,7 +43,7 @@ VERBS: dict[str, VerbInfo] = {
         "holdfast.proof.demo.verb", "Watch an agent survive a kill while it rebuilds a real library", "holdfast demo"
     ),
     "init": VerbInfo("setup", "Choose a model, check its key, and write your settings", "holdfast init"),
-    "run": VerbInfo("run", "Run an agent on a goal", 'holdfast run "fix the failing test" --workspace .'),
+    "run": VerbInfo("run", "Run an agent on a goal", 'holdfast run "fix the failing test" --until "pytest -q"'),
     "wake": VerbInfo("steer", "Continue a session from its log", "holdfast wake 7f3k9q"),
     "resume": VerbInfo("steer", "Same as wake", "holdfast resume 7f3k9q"),
     "mission": VerbInfo(
@@ -75,6 +75,7 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "show": VerbInfo("show", "Show a session, now or at an earlier event", "holdfast show 7f3k9q --at 40"),
     "diff": VerbInfo("show", "Show what a session changed in its files", "holdfast diff 7f3k9q --at 9 40"),
+    "undo": VerbInfo("show", "Restore a session's files as after an event", "holdfast undo 7f3k9q --to 40"),
     "fork": VerbInfo("show", "Fork a session at an earlier event", "holdfast fork 7f3k9q --at 40"),
     "attach": VerbInfo("run", "Watch a session that another process runs", "holdfast attach 7f3k9q"),
     "logs": VerbInfo("log", "Print the events of one session or of all", "holdfast logs 7f3k9q -f"),

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +18,7 @@ from holdfast.app.screen.events import counted
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
 from holdfast.app.settings.values import size_text
-from holdfast.app.trust_prompt import can_ask
+from holdfast.app.trust_prompt import can_ask, confirmed
 from holdfast.clock import SystemClock, local_time
 from holdfast.errors import UnknownSession, UsageError
 from holdfast.facts.codec import SCHEMA
@@ -34,15 +31,6 @@ CANCEL_S = 10.0
 
 NAMED = 10
 """Number of things that exist only here that are named; --json names all."""
-
-
-async def confirmed(call: Call, question: str) -> bool:
-    """Ask on the terminal. Only `y` or `yes` agrees."""
-    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    await anyio.wait_readable(sys.stdin.fileno())
-    return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
 
 
 def rm_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +64,7 @@ async def rm_run(call: Call) -> int:
         if not call.args.yes:
             if not can_ask(call):
                 raise UsageError("removing sessions cannot be undone; nothing was removed: add --yes")
-            if not await confirmed(call, f"Remove {counted(len(trees), 'session tree')} for good?"):
+            if not await confirmed(f"Remove {counted(len(trees), 'session tree')} for good?"):
                 call.note("nothing was removed")
                 return 0
         for tree in trees:
@@ -153,7 +141,7 @@ async def prune_run(call: Call) -> int:
         agreed = call.args.yes
         if only_here and not agreed:
             _name(call, only_here)
-            agreed = can_ask(call) and await confirmed(call, f"Delete {counted(len(only_here), 'thing')} for good?")
+            agreed = can_ask(call) and await confirmed(f"Delete {counted(len(only_here), 'thing')} for good?")
         done = await space.free(premises(runtime), items if agreed else [item for item in items if not item.only_here])
         _table(call, done, "freed")
         if only_here and not agreed and not can_ask(call):

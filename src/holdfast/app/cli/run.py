@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from holdfast.app.call import SESSION, Call, positive, wait_argument
+from holdfast.app.call import SESSION, Call, positive, span, wait_argument
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import attach, detach, drive, observer_for
-from holdfast.app.running.opening import continue_run, existing, open_run
+from holdfast.app.running.opening import check_goal, choose_workspace, continue_run, existing, finishing, open_run
 from holdfast.app.running.workers import sweep
 
 RULES = {
@@ -21,7 +21,7 @@ RULES = {
 def run_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `run`."""
     parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="Goal for the agent")
-    parser.add_argument("--workspace", metavar="DIR", help="Folder to work in (default: a new one)")
+    work_arguments(parser)
     parser.add_argument("--model", metavar="M", help="Model as provider:name, such as anthropic:NAME")
     parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
     parser.add_argument(
@@ -71,6 +71,33 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 
 
+def work_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments on the folder of a run, on its checks, and on its commits."""
+    parser.add_argument("--workspace", metavar="DIR", help="Folder to work in (default: this git repository)")
+    parser.add_argument("--scratch", action="store_true", help="Work in a new and empty folder")
+    parser.add_argument(
+        "--until",
+        metavar="CMD",
+        action="append",
+        default=[],
+        help="Require this check to pass in a fresh sandbox before the session is done (repeatable)",
+    )
+    parser.add_argument(
+        "--until-tries",
+        metavar="N",
+        type=positive,
+        help="Return failing checks to the model this often, then ask you (default: 5)",
+    )
+    parser.add_argument(
+        "--until-timeout", metavar="DURATION", type=span, help="Time limit of each check, such as 5m (default: 10m)"
+    )
+    parser.add_argument(
+        "--commit",
+        action="store_true",
+        help="Commit the workspace to the branch holdfast/SESSION whenever the session parks or ends",
+    )
+
+
 async def run_run(call: Call) -> int:
     """Open the session, or find the one with this key, and drive it."""
     async with open_runtime(call.settings) as runtime:
@@ -78,7 +105,9 @@ async def run_run(call: Call) -> int:
         row = await existing(runtime, call.args.session_id)
         before = row.head if row else 0
         if row is None:
-            row = await open_run(call, runtime)
+            check_goal(call)
+            await choose_workspace(call)
+            row = await open_run(call, runtime, run=await finishing(call, runtime))
         else:
             await continue_run(call, runtime, row)
         call.note(f"session {row.session_id}" + (f" (key {row.key})" if row.key else ""))

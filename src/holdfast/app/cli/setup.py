@@ -17,15 +17,13 @@ from holdfast.app.settings.config import budget_pico, user_file
 from holdfast.app.settings.targets import outlets
 from holdfast.app.settings.user_file import Setting, current, find_setting, set_values, settings_in_force
 from holdfast.app.settings.values import nearest
-from holdfast.app.trust_prompt import can_ask, typed_line
+from holdfast.app.trust_prompt import can_ask, confirmed, typed_line
 from holdfast.clock import SystemClock
 from holdfast.errors import ModelError, UsageError
 from holdfast.facts.base import Usage
 from holdfast.ids import system_entropy
 from holdfast.notify.base import Outlet, send_test
 from holdfast.session.context.text import visible
-
-YES = ("y", "yes")
 
 
 def init_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +64,7 @@ async def init_run(call: Call) -> int:
     else:
         call.say(f"{'Wrote ' + ', '.join(values) + ' to' if values else 'Nothing to change in'} {path}")
     targets = outlets(call.settings, SystemClock(), system_entropy)
-    if targets and can_ask(call) and (await typed_line("Send a test notification? [y/N] ")).lower() in YES:
+    if targets and can_ask(call) and await confirmed("Send a test notification?"):
         await _send(call, targets)
     elif not targets:
         call.note("No notifications are set up: see `holdfast notify --help`.")
@@ -102,7 +100,7 @@ async def _is_kept(call: Call, key: str, new: str) -> bool:
         return True
     if not can_ask(call):
         raise UsageError(f"{key} is {old!r} in {user_file()}; nothing was changed: add --replace to replace it")
-    return (await typed_line(f"{key} is {visible(str(old))}. Replace it with {new}? [y/N] ")).lower() not in YES
+    return not await confirmed(f"{key} is {visible(str(old))}. Replace it with {new}?")
 
 
 # --- config ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from holdfast.app.running.family import workspace_of
 from holdfast.app.screen.access import outside_details, outside_lines, weakness
 from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.app.settings.config import budget_pico
-from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, shelf_of, show_changes
+from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, shelf_of, show_changes, undo
 from holdfast.brain.recall import recall
 from holdfast.clock import local_time
 from holdfast.errors import UsageError
@@ -169,6 +169,25 @@ async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
         show_changes(call, await changes(runtime, row, begin, end, workspace))
     if args.restore is not None:
         await restore(call, runtime, row, point, args.restore)
+    return 0
+
+
+def undo_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `undo`."""
+    parser.add_argument("session", metavar="ID", help=SESSION)
+    parser.add_argument(
+        "--to", metavar="SEQ", type=position, required=True, help="Restore the files as after this event"
+    )
+    parser.add_argument("--yes", action="store_true", help="Also undo changes that no snapshot has, without asking")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+
+
+async def undo_run(call: Call) -> int:
+    """Restore the workspace as it was after an event; the present files are kept first."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        point = await point_at(runtime.store, row, call.args.to, runtime.kinds)
+        await undo(call, runtime, row, point, await workspace_of(runtime, row))
     return 0
 
 

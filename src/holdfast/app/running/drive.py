@@ -44,7 +44,6 @@ from holdfast.session.context.text import harmless
 from holdfast.session.costs import Costs
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.tenant import AGENT, kind_name
 
 LOOK_S = 1.0
 """Interval at which an attached command checks that the holder still lives."""
@@ -206,7 +205,7 @@ async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> floa
     if call.json or sys.stderr is None or not os.isatty(2):
         return 0.0
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
-    plain = state.created is not None and kind_name(state.created) == AGENT.name and state.created.agent.model != LOOP
+    plain = state.created is not None and state.created.mission is None and state.created.agent.model != LOOP
     return RUN_S if plain else NIGHT_S
 
 

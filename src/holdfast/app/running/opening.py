@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import msgspec
 
 from holdfast.app.call import Call
@@ -18,18 +22,22 @@ from holdfast.app.settings.agent_file import load_agent, load_rules
 from holdfast.app.settings.config import Settings, budget_pico, config_folder, pinned_rules
 from holdfast.app.settings.prompts import load_prompts
 from holdfast.app.settings.trust import check_workspace
-from holdfast.errors import UsageError
+from holdfast.app.trust_prompt import can_ask
+from holdfast.errors import CannotRunSafely, RepositoryUnfit, UsageError
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
+from holdfast.facts.task import Run
 from holdfast.service import opening
 from holdfast.service.opening import (
     Change,
     NewSession,
     Policies,
+    check_allowed,
     check_key,
     continue_session,
     find_by_key,
     open_session,
     state_of,
+    top_level,
 )
 from holdfast.session.money import HOME_ACCOUNT
 from holdfast.session.rows import SessionRow
@@ -46,14 +54,18 @@ async def existing(runtime: Runtime, key: str | None) -> SessionRow | None:
     return await find_by_key(runtime.store, key)
 
 
+def check_goal(call: Call) -> None:
+    """Raise `UsageError` for a new session without a goal."""
+    if not call.args.goal.strip():
+        unknown = f"there is no session {call.args.session_id!r} yet, and " if call.args.session_id else ""
+        raise UsageError(f"{unknown}the goal is empty; {GOAL_EXAMPLE}")
+
+
 async def open_run(
-    call: Call, runtime: Runtime, *, agent: Agent | None = None, limits: Limits | None = None
+    call: Call, runtime: Runtime, *, agent: Agent | None = None, limits: Limits | None = None, run: Run | None = None
 ) -> SessionRow:
     """Open a session from the arguments of the command; `agent` and `limits` replace those of the settings."""
     args, settings = call.args, call.settings
-    if not args.goal.strip():
-        unknown = f"there is no session {args.session_id!r} yet, and " if args.session_id else ""
-        raise UsageError(f"{unknown}the goal is empty; {GOAL_EXAMPLE}")
     agent = agent or _agent(call)
     given = policies_of(settings, args.allow_host, args.registries, args.secret or None)
     if args.take_over and args.workspace is None:
@@ -69,11 +81,86 @@ async def open_run(
         key=args.session_id or "",
         accounts=tuple(dict.fromkeys(args.account)),
         take_over=args.take_over,
+        run=run,
     )
     opened = await open_session(runtime.site, new, rules=pinned_rules, tell=call.note)
     if opened.duplicate:
         await continue_run(call, runtime, opened.row)
     return opened.row
+
+
+async def choose_workspace(call: Call) -> None:
+    """Set the workspace of a new session: the named folder, the repository, or, after a question, this folder.
+
+    Raises `UsageError` without a repository, a terminal, `--workspace`, and `--scratch`.
+    """
+    args = call.args
+    if args.scratch and args.workspace is not None:
+        raise UsageError("--workspace and --scratch contradict each other; leave one of them out")
+    if args.scratch or args.take_over:
+        return  # --take-over needs a named folder
+    if args.workspace:
+        check_allowed(Path(args.workspace), Path.home())
+        return
+    if args.workspace is not None:
+        return  # an empty name, which is refused with the other folders
+    try:
+        here = Path.cwd()
+    except OSError:
+        raise UsageError("the folder that you stand in is gone; change to another one, or use --scratch") from None
+    folder = top_level(here)
+    check_allowed(folder or here, Path.home())
+    if folder is None and not await _agrees(call, here):
+        raise UsageError(
+            f"{here} is not in a git repository, and nothing was started: name the folder to work in, such as "
+            "--workspace . (this one), or use a new and empty one with --scratch"
+        )
+    args.workspace = str(folder or here)
+
+
+async def _agrees(call: Call, folder: Path) -> bool:
+    """Ask on the terminal whether to work in this folder; False without one."""
+    if not can_ask(call):
+        return False
+    call.note(f"{folder} is not in a git repository, so git can undo nothing there.")
+    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
+    print("Let the agent work in this folder? [y/N] ", end="", file=sys.stderr, flush=True)
+    await anyio.wait_readable(sys.stdin.fileno())
+    return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
+
+
+async def finishing(call: Call, runtime: Runtime) -> Run | None:
+    """Return the checks and commits of a new session; None without any. Raises `UsageError`."""
+    args = call.args
+    until = checks_of(call)
+    if until and runtime.shelf is None:
+        raise CannotRunSafely("--until runs its checks on a copy of the workspace, which needs git: install git first")
+    run = Run(until=until)
+    if args.until_tries is not None:
+        run = msgspec.structs.replace(run, sent_back_max=args.until_tries)
+    if args.until_timeout is not None:
+        run = msgspec.structs.replace(run, timeout_s=args.until_timeout)
+    folder = None if args.workspace is None else top_level(Path(args.workspace).absolute())
+    if args.commit:
+        if folder is None or folder.resolve() != Path(args.workspace).resolve():
+            raise UsageError(
+                "--commit needs a workspace that is the top folder of a git repository; nothing was started"
+            )
+        try:
+            head = (await runtime.repository(str(folder)).look()).head
+        except RepositoryUnfit as error:
+            raise UsageError(f"--commit: {error}") from error
+        run = msgspec.structs.replace(run, commit=True, repo=str(folder.resolve()), base=head)
+    return run if run.until or run.commit else None
+
+
+def checks_of(call: Call) -> tuple[str, ...]:
+    """Return the commands of `--until`, each once. Raises `UsageError` for an empty one."""
+    given: list[str] = call.args.until
+    if any(not command.strip() for command in given):
+        raise UsageError('--until needs a command, for example --until "pytest -q"')
+    return tuple(dict.fromkeys(given))
 
 
 def limits_of(settings: Settings, *, unpriced: bool, **changes: Any) -> Limits:
@@ -115,6 +202,8 @@ async def continue_run(call: Call, runtime: Runtime, row: SessionRow) -> None:
     state = await state_of(runtime.site, row)
     assert state.created is not None
     _check_kept(call, state.created, row)
+    if call.args.verb == "run":
+        _check_run_kept(call, state.created, row)
     change = Change(goal=args.goal, budget_pico=budget_pico(args.budget_usd or ""), max_turns=args.max_turns)
     await continue_session(runtime.site, row, state, change)
 
@@ -148,6 +237,17 @@ def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
         raise _kept(row, "--user", f"runs tools as {created.workspace.user or 'the default user'}")
     if args.no_sandbox and created.workspace.isolation != "none":
         raise _kept(row, "--no-sandbox", "runs its tools in the sandbox")
+
+
+def _check_run_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
+    """Refuse arguments of `run` that contradict the session's folder, checks, and commits."""
+    args, run = call.args, created.run or Run()
+    if args.scratch and not created.workspace.disposable:
+        raise _kept(row, "--scratch", f"works in {row.workspace}")
+    if args.commit and not run.commit:
+        raise _kept(row, "--commit", "does not commit its workspace")
+    if args.until and checks_of(call) != run.until:
+        raise _kept(row, "--until", f"has these checks: {', '.join(run.until) or 'none'}")
 
 
 def _kept(row: SessionRow, flag: str, what: str) -> UsageError:

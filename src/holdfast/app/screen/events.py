@@ -203,7 +203,7 @@ _LONG: dict[type[Fact], Line] = {
         f"hands ready ({fact.provider}){': ' + weakness(fact) if weakness(fact) else ''}"
     ),
     hands.HandsRestored: lambda fact, _: (
-        f"new hands have the files as after event {fact.through_seq}"
+        f"{'new hands have' if fact.hands_id else 'a user restored'} the files as after event {fact.through_seq}"
         + (f"; {counted(len(fact.unkept), 'call')} after that are gone" if fact.unkept else "")
     ),
     hands.HandsHostFiles: lambda fact, _: host_files_line(fact),
@@ -229,7 +229,13 @@ _LONG: dict[type[Fact], Line] = {
         f"mission {fact.status}: {len(fact.met)} criteria met, {len(fact.unmet)} not"
     ),
     mission.WorkSubmitted: lambda fact, _: f"{fact.kind} handed in",
-    tool.HookRan: lambda fact, _: f"hook {fact.event} sent it back: {fact.command}" if fact.blocked else "",
+    tool.HookRan: lambda fact, _: (
+        f"check {'failed' if fact.blocked else 'passed'}: {fact.command}"
+        if fact.event == tool.UNTIL
+        else f"hook {fact.event} sent it back: {fact.command}"
+        if fact.blocked
+        else ""
+    ),
     mission.LessonProposed: lambda fact, _: f"a line for AGENTS.md is proposed: {fact.line}",
     mission.LessonApplied: lambda fact, _: f"AGENTS.md has a new line: {fact.line}",
     task.TaskStarted: lambda fact, _: f"{fact.task_id}: worker {fact.attempt} begins",

@@ -26,7 +26,7 @@ from holdfast.facts.shift import (
     ShiftStarted,
 )
 from holdfast.facts.task import RepoCommitted
-from holdfast.facts.tool import NOT_HANDED_IN, HookRan
+from holdfast.facts.tool import NOT_HANDED_IN, UNTIL, HookRan
 from holdfast.session.context.text import estimate, estimate_content, estimate_pinned
 from holdfast.session.fold import approvals as fold_approvals
 from holdfast.session.fold import calls as fold_calls
@@ -183,7 +183,7 @@ def _keep_bound(state: State, fact: WorkspaceSnapshotted) -> None:
 
 
 def _hook(state: State, fact: HookRan, event: Event) -> None:
-    if fact.event != NOT_HANDED_IN:
+    if fact.event not in (NOT_HANDED_IN, UNTIL):
         state.mutated_seq = event.seq
     if fact.blocked or fact.told:
         state.posted(event.seq, estimate(fact.content))

@@ -30,7 +30,7 @@ from holdfast.session.context.notes import FORKED_CALL, note_of
 from holdfast.session.context.text import action_digest, estimate
 from holdfast.session.egress import EVIDENCE_MAX, HeldUse, Outside, SecretGrant, egress_digest, opens
 from holdfast.session.state import Apply, Ask, ResponseItem, State
-from holdfast.session.tenant import Tenant
+from holdfast.session.tenant import Tenant, kind_name
 
 SET_UP_MAX = 100
 """Maximum number of set-up destinations that are counted; the log has all."""
@@ -204,6 +204,7 @@ def _gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
 def _restored(state: State, fact: HandsRestored, event: Event) -> None:
     """Fold a restored, earlier workspace: earlier reads are void (S18), and the model is notified."""
     state.snapshot_seq, state.snapshot_error = event.seq, ""
+    state.snapshot = fact.snapshot or state.snapshot
     state.seen = {}
     state.posted(event.seq, estimate(note_of(fact)))
 
@@ -289,7 +290,8 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     )
     state.created = msgspec.structs.replace(state.created, mission=None, role=None)
     state.limits, state.owner = limits, fact.owner
-    state.tenant = Tenant(state.tenant.kinds)
+    kind = state.tenant.kinds(kind_name(state.created))
+    state.tenant = Tenant(state.tenant.kinds, kind, kind.began(state.created))
     _end_calls(state, event)
     fresh = State(session_id=state.session_id)
     for name in NOT_CARRIED:
