@@ -17,12 +17,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from holdfast import errors
 from holdfast.facts import base, codec, union
+from holdfast.model import scripted
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -161,6 +162,19 @@ def errors_page() -> str:
     return "\n".join(parts)
 
 
+# --- script --------------------------------------------------------------------------------------
+
+
+def script_page() -> str:
+    """The text of script.md: the file that a scripted model follows."""
+    parts = [NOTE + f"# Scripts of the scripted model\n\n{doc(scripted)}\n"]
+    parts += [f"## {cls.__name__}\n\n{doc(cls)}\n\n{fields_table(cls)}" for cls in shapes(scripted)]
+    kinds = ", ".join(cell(kind) for kind in get_args(scripted.ErrorKind))
+    parts.append(f"## ErrorKind\n\nOne of {kinds}.\n")
+    plain = {"_Count": "int", "_Seconds": "float", "_Dollars": "float"}
+    return re.sub(r"Annotated\[(\w+), [^`]*?\)\]|_[A-Z]\w+", lambda m: m[1] or plain[m[0]], "\n".join(parts))
+
+
 # --- command line --------------------------------------------------------------------------------
 
 
@@ -181,15 +195,27 @@ def option_rows(parser: argparse.ArgumentParser) -> Sequence[tuple[str, ...]]:
     return rows
 
 
+def words_of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """The subcommands of a verb: name, summary, parser."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {each.dest: each.help or "" for each in action._choices_actions}
+            yield from ((name, helps[name], inner) for name, inner in action.choices.items())
+
+
 def verb_section(module: Any, verb: str) -> str:
-    """What is said about one verb: its arguments and its example."""
+    """What is said about one verb: its arguments, its example, and the same of its subcommands."""
     info = module.VERBS[verb]
     text = f"## holdfast {verb}\n\n{info.summary}.\n"
+    below = ""
     if importlib.util.find_spec(info.path) is not None:
         whole: argparse.ArgumentParser = module.build_parser(only=verb)
-        subs = next(action for action in whole._actions if isinstance(action, argparse._SubParsersAction))
-        text += "\n" + table(("argument", "meaning", "default"), option_rows(subs.choices[verb]))
-    return text + f"\nExample: `{info.example}`\n"
+        (parser,) = (parser for name, _, parser in words_of(whole) if name == verb)
+        text += "\n" + table(("argument", "meaning", "default"), option_rows(parser))
+        for name, summary, inner in words_of(parser):
+            below += f"\n### holdfast {verb} {name}\n\n{summary}.\n"
+            below += "\n" + table(("argument", "meaning", "default"), option_rows(inner))
+    return text + f"\nExample: `{info.example}`\n" + below
 
 
 def cli() -> str | None:
@@ -213,7 +239,7 @@ def cli() -> str | None:
 
 def pages() -> dict[Path, str]:
     """Path → text of every generated page."""
-    made = {"events.md": events(), "errors.md": errors_page(), "cli.md": cli()}
+    made = {"events.md": events(), "errors.md": errors_page(), "script.md": script_page(), "cli.md": cli()}
     return {REFERENCE / name: re.sub(r"\n{3,}", "\n\n", text) for name, text in made.items() if text is not None}
 
 

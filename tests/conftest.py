@@ -4,6 +4,7 @@
 - `tmp_path` lies under a folder that other uids may pass through (0711), since hands started as
   root drop to another uid. Make what they should write or read theirs.
 - Tests run side by side (`-n`): each worker has a folder of its own below the run's.
+- The local time zone is UTC.
 - Async tests need no mark. They run on asyncio.
 - Python writes bytecode, also where `PYTHONDONTWRITEBYTECODE` is set: thousands of processes import the same modules.
 - Processes that a test leaves behind are ended after the run, and named.
@@ -39,6 +40,9 @@ hypothesis.settings.register_profile("full", _HERE, max_examples=1_000)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 forbid_network()
+
+os.environ["TZ"] = "UTC"  # of this machine: times that users read are local
+time.tzset()
 
 
 def pytest_configure(config: pytest.Config) -> None:

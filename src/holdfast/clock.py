@@ -38,6 +38,11 @@ class SystemClock:
         await anyio.sleep(seconds)
 
 
+def local_time(at_us: int, form: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
+    """Format a time for a user of this machine, in its local time with the name of the zone (`TZ`)."""
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).astimezone().strftime(form)
+
+
 def rfc3339(at_us: int) -> str:
     """Format a time as RFC 3339 text with microseconds and `Z`."""
     return datetime.fromtimestamp(at_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

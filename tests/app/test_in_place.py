@@ -105,3 +105,29 @@ def test_a_loop_asks_where_it_runs(type: Type, tmp_path: Path) -> None:
         terminal.type("y\n")
         assert terminal.ended() == 0, terminal.text
     assert passes(folder) == {"US-001": True}
+
+
+@pytest.mark.parametrize("second", ["ctrl-c", ""])
+def test_ctrl_c_names_the_running_command_and_the_second_one_ends_it(
+    type: Type, tmp_path: Path, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    command = f"echo begun; while [ ! -e {go} ]; do sleep 0.05; done; echo finished"
+    model = script(tmp_path / "m.json", bash(command), turn(text="All done."))
+    words = ("run", "x", "--model", model, "--session-id", "k", "--no-sandbox", "--plain")
+    with Session(*words, rows=60, columns=160) as terminal:
+        terminal.until(lambda _: "tool.dispatched" in type("logs", "k").out)
+        terminal.type("ctrl-c")
+        terminal.until("k: still running under its supervisor: bash echo begun")
+        terminal.until("Ctrl-C within 10 s ends it")
+        terminal.type(second or "\x1c")  # ctrl-\ ends the process at once, and nothing else
+        if second:
+            terminal.until("Ended 1 command.")
+            assert terminal.ended() == 130
+        else:
+            terminal.ended()
+            go.touch()
+    assert type("wake", "k").went().out == "All done.\n"
+    (result,) = results(type)
+    assert ("finished" in result) == (not second)
+    assert ("stopped by a person" in result) == bool(second)

@@ -158,8 +158,9 @@ def test_no_progress_asks_a_person_and_a_no_ends_it(type: Type, tmp_path: Path) 
 
 def test_an_approved_loop_goes_on_by_itself(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p", story(1))
-    loop(type, folder, "--session-id", "k", command="test -e now && touch US-001").went(3)
+    asked = loop(type, folder, "--session-id", "k", command="test -e now && touch US-001").went(3)
     (item,) = type("inbox", "--json").lines
+    assert f"`holdfast approve {item['item_id']}` or `holdfast deny {item['item_id']}`" in asked.err
     (folder / "now").write_text("")
     said = type("approve", item["item_id"]).went()
     assert "k goes on in the background" in said.err

@@ -194,6 +194,16 @@ def test_what_cannot_be_meant_leaves_nothing(
     assert type("ps", "--all").went(0).out.count("ses_") == 0
 
 
+def test_no_default_model_is_needed_where_each_role_in_use_has_its_own(type: Type, repo: Path, good: str) -> None:
+    words = ("mission", "run", "--repo", repo, "--session-id", "m", "--policy", "own.toml")
+    roles = f'planner = "items"\n[models]\nworker = "{good}"\n'
+    Path("own.toml").write_text(f'judge = "at_end"\n{roles}')
+    type(*words).refused(2, "no model is named", "--model")
+    Path("own.toml").write_text(f'judge = "off"\n{roles}')
+    type(*words).went(0)
+    assert passes(repo, "holdfast/feature-list/main", 0)
+
+
 def test_repositories_as_people_have_them(type: Type, repo: Path, good: str, tmp_path: Path) -> None:
     (repo / "a.py").write_text("# half a thought\n")
     (repo / "new.txt").write_text("not committed\n")

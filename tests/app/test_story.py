@@ -33,18 +33,18 @@ def test_a_first_session_from_beginning_to_end(type: Type, note: str, holdfast_h
     ran = type("run", "Write a note.", "--model", note, "--session-id", "first").went()
     assert ran.out == "There is a note now.\n"
     assert "bash: echo hello > note.txt; ls" in ran.err
-    assert "first is done — 15 events, 2 turns, unpriced\n" in ran.err
+    assert "first is done — 15 events, 2 turns, unknown cost\n" in ran.err
     (place,) = re.findall(r"^The work is in (.*)\.$", ran.err, re.MULTILINE)
     assert (Path(place) / "note.txt").read_text() == "hello\n"
 
     listed = type("ps").went()
-    assert re.search(r"^first +done +\d+s +unpriced  Write a note\.$", listed.out, re.MULTILINE)
+    assert re.search(r"^first +done +\d+s +–  Write a note\.$", listed.out, re.MULTILINE)
     shown = type("show", "fir").went().out
     assert "state       done\n" in shown
-    assert "money       unknown, its model has no price, no cap\n" in shown
+    assert "money       unknown cost, no cap\n" in shown
     assert all(len(line) <= 120 for line in shown.splitlines() if str(holdfast_home.parent) not in line)
     logged = type("logs", "first", "--after", "4", "--type", "agent.tool_result", "agent.message").went().out
-    assert [line.split()[2] for line in logged.splitlines()] == ["agent.tool_result", "agent.message"]
+    assert [line.split()[4] for line in logged.splitlines()] == ["agent.tool_result", "agent.message"]
     assert "note.txt" in logged
     assert type("verify").went().out == "1 session, 15 events: all chains and rows verify\n"
     exported = type("export", "first").went().lines
@@ -226,7 +226,7 @@ def test_a_failed_session_names_the_way_on(type: Type, tmp_path: Path) -> None:
 def test_a_provider_that_wants_patience_names_the_time(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
     model = script(tmp_path / "r.json", turn(text="At last.", error="rate_limited", retry_after_s=7200))
     parked = type("run", "Do it.", "--model", model, "--session-id", "k").went(4)
-    assert re.search(r"It can go on from \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: `holdfast wake k`\.", parked.err)
+    assert re.search(r"It can go on from \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: `holdfast wake k`\.", parked.err)
     before = kept(holdfast_home)
     type("wake", "k").went(4)
     assert kept(holdfast_home) == before

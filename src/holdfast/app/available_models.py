@@ -14,7 +14,9 @@ from holdfast.app.models import REMOTES, endpoint_of
 from holdfast.app.settings.config import variables
 from holdfast.errors import HoldfastError
 from holdfast.hands.base import Finding
+from holdfast.model.base import Model, ModelRequest
 from holdfast.model.names import ModelName, is_loopback
+from holdfast.session.context.conversation import Message, TextPart
 
 PROPOSED = {
     "anthropic": "anthropic:claude-sonnet-5-5",
@@ -96,6 +98,17 @@ async def look(servers: Sequence[LocalServer] | None = None) -> Look:
             served[server.title].flags() for server in asked if server.title in served and served[server.title].models
         ]
     return Look((*hosted, *local), ready[0] if ready else "")
+
+
+async def ask_once(model: Model) -> None:
+    """Send the cheapest request there is, to see that key, address, and name of the model are right.
+
+    Raises `ModelError`.
+    """
+    hello = Message("user", (TextPart("Answer with the word ok."),))
+    request = ModelRequest("turn", "", (hello,), (), max_output_tokens=16, responses=0, attempt=1)
+    async for _ in model.stream(request):
+        pass
 
 
 def _key_of(provider: str) -> str:

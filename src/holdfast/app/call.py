@@ -17,6 +17,12 @@ from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
 from holdfast.session.context.text import harmless, visible_json
 
+SESSION = "Session: its key, its ID, the ID's last six characters or more, or `last`"
+"""Help of an argument that names a session."""
+
+ITEM = "Inbox item: its ID, the ID's last six characters or more, or a unique prefix"
+"""Help of an argument that names an item."""
+
 
 class ReaderGone(ObserverGone):
     """Standard output was closed by its reader."""

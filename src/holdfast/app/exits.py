@@ -7,13 +7,15 @@ import tempfile
 import traceback
 from collections.abc import Callable
 
-from holdfast.clock import rfc3339
+from holdfast.clock import local_time
 from holdfast.errors import CannotRunSafely, HoldfastError, StorageFull
+from holdfast.facts.people import ApprovalRequested
+from holdfast.log.base import Log
 from holdfast.session.decide.waits import unanswered
 from holdfast.session.fold.hands import RESTING
 from holdfast.session.money import PICO
 from holdfast.session.rows import SessionRow
-from holdfast.session.state import Ask, State
+from holdfast.session.state import State
 
 DONE = 0
 FAILED = 1
@@ -51,8 +53,18 @@ def name_of(row: SessionRow) -> str:
     return row.key or row.session_id
 
 
-def next_step(row: SessionRow, state: State, typed: Typed) -> str:
+async def next_step(log: Log, row: SessionRow, state: State, typed: Typed) -> str:
     """The next step for the user, as a sentence. Each command in it can be run as is."""
+    answers = []
+    for ask in unanswered(state):
+        (event,) = await log.read(row.session_id, after=ask.seq - 1, limit=1)
+        words = isinstance(event.fact, ApprovalRequested) and event.fact.needs_words
+        yes = typed("answer", ask.item_id, "your words") if words else typed("approve", ask.item_id)
+        answers.append(f"`{yes}` or `{typed('deny', ask.item_id)}`; `{typed('inbox', ask.item_id)}` shows all of it.")
+    return _step(row, state, typed, answers)
+
+
+def _step(row: SessionRow, state: State, typed: Typed, answers: list[str]) -> str:
     name = name_of(row)
     branch = state.tenant.kind.branch(state)
     if branch is not None and row.status in ("done", "failed", "cancelled"):
@@ -64,10 +76,10 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
     look = f"`{typed('attach', name)}`"
     match row.status, row.reason:
         case "parked", "person":
-            return _for_a_person(state, typed, wake, f"Say how to go on with {say}, and watch it with {look}.")
+            return _for_a_person(state, typed, wake, answers, f"Say how to go on with {say}, and watch it with {look}.")
         case "parked", "budget":
             raised = f"Raise the cap: `{typed('run', '--session-id', name, '--budget', _more_money(state))}`."
-            return " ".join([raised, *(f"Or answer: {_answer(ask, typed)}" for ask in unanswered(state))])
+            return " ".join([raised, *(f"Or answer: {each}" for each in answers)])
         case "parked", "cap":
             more = str(2 * state.limits.max_turns)
             return f"Raise the cap: `{typed('run', '--session-id', name, '--max-turns', more)}`."
@@ -79,7 +91,7 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
         case "parked", "job":
             return f"Its jobs go on without it, and their news wake it; `{typed('show', name)}` lists them."
         case "parked", _ if row.due_us is not None:
-            return f"It can go on from {rfc3339(row.due_us)[:19]}Z: {wake}."
+            return f"It can go on from {local_time(row.due_us)}: {wake}."
         case "failed", _:
             asked = f"To try again, say something with {say}, and watch it with {look}."
             return asked if state.failure is None else f"Once the cause is gone, ask again with {wake}."
@@ -91,8 +103,7 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
             return f"It is intact; go on with {wake}."
 
 
-def _for_a_person(state: State, typed: Typed, wake: str, otherwise: str) -> str:
-    asked = unanswered(state)
+def _for_a_person(state: State, typed: Typed, wake: str, answers: list[str], otherwise: str) -> str:
     if state.stop_seq:
         return f"Everything was stopped; it goes on after `{typed('stop', '--release')}`."
     if state.paused:
@@ -101,15 +112,7 @@ def _for_a_person(state: State, typed: Typed, wake: str, otherwise: str) -> str:
         return f"{otherwise} Or let it go on as it is with {wake}."
     if state.failing.repeated():
         return f"Once the cause is gone, try again with {wake}."
-    if not asked:
-        return otherwise
-    return " ".join(f"Answer with {_answer(ask, typed)}" for ask in asked)
-
-
-def _answer(ask: Ask, typed: Typed) -> str:
-    item_id = ask.item_id
-    yes = typed("answer", item_id, "your words") if ask.kind == "question" else typed("approve", item_id)
-    return f"`{yes}` or `{typed('deny', item_id)}`; `{typed('inbox', item_id)}` shows all of it."
+    return " ".join(f"Answer with {each}" for each in answers) or otherwise
 
 
 def _more_money(state: State) -> str:

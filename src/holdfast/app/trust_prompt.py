@@ -88,11 +88,7 @@ def can_ask(call: Call) -> bool:
 
 async def confirmed(question: str) -> bool:
     """Ask on the terminal. Only `y` or `yes` agrees."""
-    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    await anyio.wait_readable(sys.stdin.fileno())
-    return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
+    return (await typed_line(f"{question} [y/N] ")).lower() in ("y", "yes")
 
 
 async def ask(call: Call, files: Sequence[Found]) -> bool:
@@ -101,6 +97,15 @@ async def ask(call: Call, files: Sequence[Found]) -> bool:
         for line in each.lines():
             call.note(line)
     return await confirmed("Accept these settings until one of the files changes?")
+
+
+async def typed_line(question: str) -> str:
+    """Ask on the terminal and return the line that the user types, stripped; empty at the end of the input."""
+    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
+    print(question, end="", file=sys.stderr, flush=True)
+    await anyio.wait_readable(sys.stdin.fileno())
+    return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace").strip()
 
 
 async def settled(

@@ -147,14 +147,3 @@ def shown(events: list[Event]) -> dict[int, Fact]:
 async def remember(state: State, snapshots: Snapshots) -> None:
     """Save a snapshot of this state."""
     await snapshots.save(Snapshot(state.session_id, state.seq, state.hash, fold_digest(), encode(state)))
-
-
-async def may_testify(session_id: str, hands_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) -> bool:
-    """Return True while a session's log needs the journal of these hands."""
-    try:
-        state, _ = await recall(session_id, log, snapshots, kinds)
-    except UnknownSession:
-        return False
-    except HoldfastError:
-        return True
-    return hands_id in state.hands_known

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime
 
 import msgspec
 
 from holdfast.brain.doors import uptime
+from holdfast.clock import local_time
 from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import (
@@ -68,7 +68,7 @@ async def _created(log: Log, session_id: str) -> SessionCreated | None:
 async def closed(log: Log, item: ItemRow) -> ItemClosed:
     """Return the error for an answer to a closed item, with the decision, its author, and its time."""
     (event,) = await log.read(item.session_id, after=(item.closed_seq or item.seq) - 1, limit=1)
-    when = datetime.fromtimestamp(event.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = local_time(event.at_us)
     match event.fact:
         case ApprovalDecided(verdict=verdict, note=note):
             said = f" with the note: {note}" if note else ""

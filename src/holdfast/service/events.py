@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage
-from holdfast.log.base import Log
+from holdfast.log.base import Index, Log, Which, each_session
+from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 PAGE = 1_000
@@ -32,6 +33,41 @@ async def events(
         if len(page) < size:
             break
         after = page[-1].seq
+    return found
+
+
+async def tail(
+    log: Log, row: SessionRow, keep: Callable[[Event], bool], *, after: int = 0, since_us: int = 0, limit: int = PAGE
+) -> list[Event]:
+    """Return the last events of a session that `keep` accepts, after a position and since a time, oldest first.
+
+    Returns at most `limit`; reads backwards from the end of the log, and stops at the first page that is too old.
+    """
+    found: list[Event] = []
+    last = row.head
+    while last > after and len(found) < limit:
+        first = max(after, last - PAGE)
+        page = await log.read(row.session_id, after=first, limit=last - first)
+        found = [*(event for event in page if event.at_us >= since_us and keep(event)), *found]
+        last = first if page and page[0].at_us >= since_us else after
+    return found[-limit:]
+
+
+async def latest(
+    log: Log, index: Index, keep: Callable[[Event], bool], *, since_us: int, seen: dict[str, int], limit: int = PAGE
+) -> list[Event]:
+    """Return the latest events of all sessions since a time, in the order of their times, at most `limit`.
+
+    `seen` maps sessions to positions up to which events are left out; it is updated, so that the next call returns
+    later events only.
+    """
+    found: list[Event] = []
+    async for row in each_session(index, Which(updated_us=since_us)):
+        if len(found) < limit or row.updated_us >= found[0].at_us:
+            after = max(row.origin_seq, seen.get(row.session_id, 0))  # a fork's first events are its origin's
+            found += await tail(log, row, keep, after=after, since_us=since_us, limit=limit)
+            found = sorted(found, key=lambda event: (event.at_us, event.session_id, event.seq))[-limit:]
+        seen[row.session_id] = row.head
     return found
 
 

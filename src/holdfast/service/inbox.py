@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from holdfast.clock import rfc3339
+from holdfast.clock import local_time
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.shift import ParkReason
@@ -155,5 +155,5 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
 
 
 def minute(at_us: int) -> str:
-    """Format a time, to the minute."""
-    return rfc3339(at_us)[:16].replace("T", " ") + " UTC"
+    """Format a time in local time, to the minute."""
+    return local_time(at_us, "%Y-%m-%d %H:%M %Z")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import re
 import signal
 import sys
@@ -41,42 +42,43 @@ VERBS: dict[str, VerbInfo] = {
     "demo": VerbInfo(
         "holdfast.proof.demo.verb", "Watch an agent survive a kill while it rebuilds a real library", "holdfast demo"
     ),
+    "init": VerbInfo("setup", "Choose a model, check its key, and write your settings", "holdfast init"),
     "run": VerbInfo("run", "Run an agent on a goal", 'holdfast run "fix the failing test" --until "pytest -q"'),
-    "wake": VerbInfo("steer", "Continue a session from its log", "holdfast wake 7f3k"),
-    "resume": VerbInfo("steer", "Same as wake", "holdfast resume 7f3k"),
+    "wake": VerbInfo("steer", "Continue a session from its log", "holdfast wake 7f3k9q"),
+    "resume": VerbInfo("steer", "Same as wake", "holdfast resume 7f3k9q"),
     "mission": VerbInfo(
         "mission", "Plan, work, judge, and merge: from a contract to a branch", "holdfast mission run --repo ."
     ),
     "loop": VerbInfo("loop", "Repeat a command until its items pass", "holdfast loop --max-iterations 20 -- claude -p"),
-    "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k "use tabs"'),
+    "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k9q "use tabs"'),
     "inbox": VerbInfo("inbox", "List what needs your attention in all sessions", "holdfast inbox"),
     "answer": VerbInfo("inbox", "Answer a question of an agent in words", 'holdfast answer itm_7f3k "SQLite"'),
     "approve": VerbInfo("inbox", "Approve an inbox item", "holdfast approve itm_7f3k --note go"),
     "deny": VerbInfo("inbox", "Deny an inbox item", 'holdfast deny itm_7f3k --note "not on a Friday"'),
-    "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k"),
-    "pause": VerbInfo("steer", "Pause a session until it is woken", "holdfast pause 7f3k"),
-    "handover": VerbInfo("steer", "Transfer a session to another user", "holdfast handover 7f3k anna"),
-    "budget": VerbInfo("money", "Show or set budgets", "holdfast budget 7f3k --set 20"),
+    "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k9q"),
+    "pause": VerbInfo("steer", "Pause a session until it is woken", "holdfast pause 7f3k9q"),
+    "handover": VerbInfo("steer", "Transfer a session to another user", "holdfast handover 7f3k9q anna"),
+    "budget": VerbInfo("money", "Show or set budgets", "holdfast budget 7f3k9q --set 20"),
     "cost": VerbInfo("money", "Show what sessions cost", "holdfast cost --by project"),
     "egress": VerbInfo(
-        "egress", "Show or change a session's network access", "holdfast egress 7f3k --allow api.example.com"
+        "egress", "Show or change a session's network access", "holdfast egress 7f3k9q --allow api.example.com"
     ),
     "trust": VerbInfo("trust", "Review and accept a project's settings", "holdfast trust ."),
     "secret": VerbInfo("trust", "Manage references to secrets (values are never shown)", "holdfast secret set github"),
     "stop": VerbInfo("worker", "Stop every session, or lift the stop", "holdfast stop --all"),
-    "cancel": VerbInfo("steer", "Cancel a session permanently", "holdfast cancel 7f3k"),
+    "cancel": VerbInfo("steer", "Cancel a session permanently", "holdfast cancel 7f3k9q"),
     "worker": VerbInfo("worker", "Run sessions as they become due", "holdfast worker --concurrency 8"),
     "ps": VerbInfo("ps", "List sessions", "holdfast ps --tree"),
-    "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k --since 8h"),
+    "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),
     "why": VerbInfo(
         "brief", "Trace a line of code to its merge, task, call, and criterion", "holdfast why src/app.py:12"
     ),
-    "show": VerbInfo("show", "Show a session, now or at an earlier event", "holdfast show 7f3k --at 40"),
-    "diff": VerbInfo("show", "Show what a session changed in its files", "holdfast diff 7f3k --at 9 40"),
-    "undo": VerbInfo("show", "Restore a session's files as after an event", "holdfast undo 7f3k --to 40"),
-    "fork": VerbInfo("show", "Fork a session at an earlier event", "holdfast fork 7f3k --at 40"),
-    "attach": VerbInfo("run", "Watch a session that another process runs", "holdfast attach 7f3k"),
-    "logs": VerbInfo("log", "Print the events of a session", "holdfast logs 7f3k -f"),
+    "show": VerbInfo("show", "Show a session, now or at an earlier event", "holdfast show 7f3k9q --at 40"),
+    "diff": VerbInfo("show", "Show what a session changed in its files", "holdfast diff 7f3k9q --at 9 40"),
+    "undo": VerbInfo("show", "Restore a session's files as after an event", "holdfast undo 7f3k9q --to 40"),
+    "fork": VerbInfo("show", "Fork a session at an earlier event", "holdfast fork 7f3k9q --at 40"),
+    "attach": VerbInfo("run", "Watch a session that another process runs", "holdfast attach 7f3k9q"),
+    "logs": VerbInfo("log", "Print the events of one session or of all", "holdfast logs 7f3k9q -f"),
     "verify": VerbInfo("integrity", "Check the integrity of one session or of all", "holdfast verify"),
     "anchor": VerbInfo(
         "integrity",
@@ -84,11 +86,16 @@ VERBS: dict[str, VerbInfo] = {
         "holdfast anchor --to /mnt/anchors",
     ),
     "recover": VerbInfo("log", "Continue after acknowledged events were lost", "holdfast recover --yes"),
-    "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k > session.jsonl"),
-    "rm": VerbInfo("life", "Remove sessions for good", "holdfast rm 7f3k"),
+    "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k9q > session.jsonl"),
+    "rm": VerbInfo("life", "Remove sessions for good", "holdfast rm 7f3k9q"),
     "prune": VerbInfo("life", "Free the space of finished sessions", "holdfast prune --older-than 30d"),
     "backup": VerbInfo("life", "Back up a home, also while sessions run", "holdfast backup night.tar.gz"),
     "restore": VerbInfo("life", "Restore a home from a backup", "holdfast restore night.tar.gz --to ./home"),
+    "config": VerbInfo("setup", "Show or change settings", "holdfast config set model anthropic:NAME"),
+    "notify": VerbInfo("setup", "Send a test notification", "holdfast notify test"),
+    "completion": VerbInfo(
+        "completion", "Print a script that completes commands in a shell", "source <(holdfast completion bash)"
+    ),
     "doctor": VerbInfo("machine", "Check what this machine can isolate, and how to fix gaps", "holdfast doctor"),
     "hands": VerbInfo("machine", "Provide sandboxes to a brain on another machine", "holdfast hands serve"),
     "sim": VerbInfo("sim", "Run the crash simulator over many seeds", "holdfast sim --seeds 500"),
@@ -117,6 +124,16 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         if add_help:
             self.add_argument("-h", "--help", action="help", default=argparse.SUPPRESS, help="Print help")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help, the version, or an error. A closed pipe ends the command quietly, a full disk with a sentence."""
+        try:
+            print(message, end="", file=file or sys.stderr, flush=True)
+        except OSError as error:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 2 if file is sys.stderr else 1)  # Python flushes the stream once more at its end
+            if file is sys.stdout and not isinstance(error, BrokenPipeError):
+                self.exit(5, f"{self.prog}: standard output cannot be written ({error.strerror})\n")
 
     def error(self, message: str) -> NoReturn:
         """Print the error with an example, and exit with status 2."""
@@ -172,6 +189,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with _quiet_interrupts():
         if verb not in VERBS:
             return _without_verb(words)
+        _check_system()
+        if words[:2] == ["completion", "words"]:
+            importlib.import_module(VERBS[verb].path).propose(words[2:])
+            return 0
         args, unknown = build_parser(only=verb).parse_known_args(words)
         if unknown:
             near = difflib.get_close_matches(unknown[0], args.options, 1)
@@ -184,14 +205,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(start.start(getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run"), args))
 
 
-_BEFORE = ("--home", "--db")
+_MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
+
+
+def _check_system() -> None:
+    """Exit with one sentence where Python modules or system calls are missing that all commands need."""
+    missing = [] if hasattr(os, "pidfd_open") else ["os.pidfd_open"]
+    for name in _MODULES:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            missing.append(name)
+    if missing:
+        Parser(prog="holdfast").exit(
+            5,
+            f"holdfast: this machine ({sys.platform}) or its Python lacks {', '.join(missing)}; nothing was started. "
+            "Use Linux 5.3 or newer with a Python built for it; on Windows in WSL 2, on macOS in a virtual machine\n",
+        )
+
+
+BEFORE = ("--home", "--db")
 """Arguments of every verb, which may also stand before it."""
 
 
 def _verb_first(words: list[str]) -> list[str]:
     """Move `--home` and `--db` behind the verb, and turn `help VERB` into `VERB --help`."""
     moved = []
-    while words and words[0].partition("=")[0] in _BEFORE:
+    while words and words[0].partition("=")[0] in BEFORE:
         size = 1 if "=" in words[0] else 2
         moved += words[:size]
         words = words[size:]
@@ -206,7 +246,7 @@ def _without_verb(words: list[str]) -> int:
     if not words:
         parser.print_help()
         return 2
-    if words[0].partition("=")[0] in _BEFORE:
+    if words[0].partition("=")[0] in BEFORE:
         parser.error(f"missing command after {words[0]}")
     if words[0].startswith("-"):
         _, unknown = parser.parse_known_args(words)

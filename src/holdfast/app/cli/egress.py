@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app.call import Call
+from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
@@ -32,7 +32,7 @@ SHOWN = 20
 
 def egress_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `egress`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     for flag, what in (("allow", "Allow this host over TLS"), ("deny", "Deny this host (repeatable)")):
         parser.add_argument(f"--{flag}", metavar="HOST[:PORT]", action="append", default=[], help=what)
     parser.add_argument("--registries", choices=("on", "off"), help="Allow or deny package registries")

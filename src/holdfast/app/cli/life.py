@@ -17,7 +17,7 @@ from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
 from holdfast.app.settings.values import size_text
 from holdfast.app.trust_prompt import can_ask, confirmed
-from holdfast.clock import SystemClock, rfc3339
+from holdfast.clock import SystemClock, local_time
 from holdfast.environment.store import LayerStore
 from holdfast.errors import UnknownSession, UsageError
 from holdfast.facts.codec import SCHEMA
@@ -235,9 +235,8 @@ async def restore_run(call: Call) -> int:
     if call.json:
         call.emit({"home": str(home), **msgspec.to_builtins(done)})
         return 0
-    at = rfc3339(done.manifest.at_us)[:19]
     call.say(f"{counted(done.sessions, 'session')}, {counted(done.events, 'event')}: all chains and rows verify")
-    call.say(f"restored the home of {at}Z in {home}")
+    call.say(f"restored the home of {local_time(done.manifest.at_us)} in {home}")
     if done.told:
         call.note(f"{counted(done.told, 'session')} can go on, and may have done more since: each is told so.")
         call.note("Run a session in one home only.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,17 +12,19 @@ import anyio.to_thread
 import msgspec
 
 from holdfast.app import exits
-from holdfast.app.call import Call, position
+from holdfast.app.call import SESSION, Call, position, positive
+from holdfast.app.cli.ps import short_name
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
 from holdfast.app.home import Home, open_home
 from holdfast.app.running.drive import watch
-from holdfast.app.screen.events import in_detail
-from holdfast.app.screen.progress import public
+from holdfast.app.screen.briefs import moment
+from holdfast.app.screen.events import in_detail, in_full
+from holdfast.app.screen.progress import public, terminal_width
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.values import nearest
 from holdfast.brain.recall import recall
-from holdfast.clock import SystemClock, rfc3339
+from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.codec import Event, genesis
 from holdfast.facts.hands import HandsProvisioned
@@ -33,58 +36,125 @@ from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.sqlite.watermark import Mark, forget, heads_behind, missing, watermark_path
 from holdfast.log.worker_locks import is_live
 from holdfast.model.base import StreamPart
-from holdfast.service.events import PAGE, events
+from holdfast.service.events import PAGE, events, latest, tail
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
+
+LINES = 200
+"""Number of events of all sessions that are printed by default."""
+
+DAY_US = 86_400 * 1_000_000
 
 
 def logs_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `logs`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", nargs="?", help=f"{SESSION} (default: all sessions)")
     parser.add_argument("-f", "--follow", action="store_true", help="Follow the log until the session stops running")
     parser.add_argument("--after", metavar="SEQ", type=position, default=0, help="Print only events after this one")
+    parser.add_argument(
+        "--since", metavar="WHEN", help="Print only events since then: 2h, or a time (all sessions: 1d)"
+    )
+    parser.add_argument(
+        "-n", "--lines", metavar="N", type=positive, help=f"Print only the last N events (all sessions: {LINES})"
+    )
     parser.add_argument("--type", metavar="T", nargs="+", default=[], help="Print only events of these types")
-    parser.add_argument("--json", action="store_true", help="Print JSON lines")
+    parser.add_argument("--grep", metavar="REGEX", help="Print only events with a match in their line or full text")
+    parser.add_argument("--full", action="store_true", help="Print whole messages, arguments, and results")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines, with times in UTC")
 
 
 async def logs_run(call: Call) -> int:
     """Print the events."""
-    for name in call.args.type:
+    args = call.args
+    for name in args.type:
         if name not in FACT_TYPES:
             raise UsageError(f"--type {name}: no event has that type; {nearest(name, FACT_TYPES)}")
+    now_us = SystemClock().now_us()
+    since_us = moment(args.since, now_us) if args.since else 0
+    lines = _Lines(call, since_us)
     async with open_runtime(call.settings) as runtime:
-        row = await runtime.store.find(call.args.session)
-        if call.args.follow:
-            await watch(runtime, row.session_id, _Lines(call), call.args.after)
+        if args.session is None:
+            if args.after:
+                raise UsageError("--after counts events of one session; name it, or use --since, such as --since 2h")
+            await _all(runtime, lines, since_us or now_us - DAY_US)
+            return exits.DONE
+        row = await runtime.store.find(args.session)
+        if args.lines:
+            last = await tail(runtime.store, row, lines.keeps, after=args.after, since_us=since_us, limit=args.lines)
+            lines.on_events(last)
+        if args.follow:
+            await watch(runtime, row.session_id, lines, row.head if args.lines else args.after)
             row = await runtime.store.find(row.session_id)
             state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-            next_ = next_step(row, state, call.typed)
+            next_ = await next_step(runtime.store, row, state, call.typed)
             call.note(f"{name_of(row)} is {row.status}; no process is running it. {next_}")
-            return 0
-        seen, lines = call.args.after, _Lines(call)
-        while page := await events(runtime.store, row.session_id, after=seen, types=call.args.type):
+            return exits.DONE
+        seen = row.head if args.lines else args.after
+        while page := await events(runtime.store, row.session_id, after=seen, types=args.type):
             lines.on_events(page)
             seen = page[-1].seq
-    return 0
+    return exits.DONE
+
+
+async def _all(runtime: Runtime, lines: _Lines, since_us: int) -> None:
+    """Print the latest events of all sessions; with --follow, then all further ones until the command ends."""
+    call, token = lines.call, 0
+    seen: dict[str, int] = {}
+    limit = call.args.lines or LINES
+    while True:
+        token = await runtime.store.changed(token)
+        found = await latest(runtime.store, runtime.store, lines.keeps, since_us=since_us, seen=seen, limit=limit)
+        for session_id in {event.session_id for event in found}:
+            lines.names[session_id] = short_name(await runtime.store.find(session_id))
+        lines.on_events(found)
+        if not call.args.follow:
+            break
+        limit = PAGE
+    if not found:
+        call.note(f"no such event since {local_time(since_us)}; look further back with --since, such as --since 30d")
 
 
 class _Lines:
-    """An observer that prints every selected event."""
+    """An observer that prints every selected event; with the name of its session, if `names` has it."""
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, call: Call, since_us: int) -> None:
+        self.call = call
+        self.names: dict[str, str] = {}
         self._types = frozenset(call.args.type)
+        self._since_us = since_us
+        self._day = ""
+        self._width = terminal_width(1)
+        try:
+            self._pattern = re.compile(call.args.grep) if call.args.grep else None
+        except (re.error, RecursionError, OverflowError) as error:
+            raise UsageError(f"--grep {call.args.grep!r} is not a regular expression: {error}") from error
+
+    def keeps(self, event: Event) -> bool:
+        """Return True for a selected event."""
+        if event.at_us < self._since_us or (self._types and event.type not in self._types):
+            return False
+        return self._pattern is None or bool(self._pattern.search(f"{event.type} {in_detail(event)}\n{in_full(event)}"))
 
     def on_events(self, events: list[Event]) -> None:
-        """Print the events."""
+        """Print the events. A terminal shows the day once, and each line cut to its width."""
         for event in events:
-            if self._types and event.type not in self._types:
+            if not self.keeps(event):
                 continue
-            if self._call.json:
-                self._call.emit(public(event))
-            else:
-                line = f"{event.seq:>6}  {rfc3339(event.at_us)[:23]}  {event.type:<24} {in_detail(event)}"
-                self._call.say(line.rstrip())
+            if self.call.json:
+                self.call.emit(public(event))
+                continue
+            at = local_time(event.at_us)
+            if self._width is not None:
+                day, at = local_time(event.at_us, "%Y-%m-%d %Z"), local_time(event.at_us, "%H:%M:%S")
+                if day != self._day:
+                    self.call.say(day)
+                self._day = day
+            name = f"{self.names[event.session_id]:<8}  " if event.session_id in self.names else ""
+            line = f"{at}  {name}{event.seq:>5}  {event.type:<20}  {in_detail(event)}".rstrip()
+            self.call.say(line if not self._width or len(line) <= self._width else f"{line[: self._width - 1]}…")
+            if self.call.args.full:
+                for each in in_full(event).splitlines():
+                    self.call.say(f"    | {each}")
 
     def on_delta(self, part: StreamPart) -> None:
         """Ignore deltas: they are not events."""
@@ -92,7 +162,7 @@ class _Lines:
 
 def export_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `export`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--json", action="store_true", help="Print JSON lines (the default)")
 
 

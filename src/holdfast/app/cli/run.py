@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from holdfast.app.call import Call, positive, span, wait_argument
+from holdfast.app.call import SESSION, Call, positive, span, wait_argument
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import attach, detach, drive, observer_for
 from holdfast.app.running.opening import check_goal, choose_workspace, continue_run, existing, finishing, open_run
@@ -121,7 +121,7 @@ async def run_run(call: Call) -> int:
 
 def attach_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `attach`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from holdfast.app.call import Call, position
+from holdfast.app.call import SESSION, Call, position
 from holdfast.app.cli.ps import public, standing
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
@@ -15,7 +15,7 @@ from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, shelf_of, show_changes, undo
 from holdfast.brain.recall import recall
-from holdfast.clock import rfc3339
+from holdfast.clock import local_time
 from holdfast.errors import UsageError
 from holdfast.log.worker_locks import is_live
 from holdfast.service import forks
@@ -34,7 +34,7 @@ from holdfast.session.state import State
 
 def show_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `show`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--at", metavar="SEQ", type=position, help="Show the state after this event")
     parser.add_argument(
         "--files",
@@ -75,7 +75,7 @@ async def show_run(call: Call) -> int:
             return 0
         await _glance(call, runtime, state, _lines(row, state, spent, running=running))
         step = f"Follow it with `{call.typed('logs', name_of(row), '-f')}`."
-        call.say(f"\n{step if running else next_step(row, state, call.typed)}")
+        call.say(f"\n{step if running else await next_step(runtime.store, row, state, call.typed)}")
         return 0
 
 
@@ -88,8 +88,8 @@ async def _glance(call: Call, runtime: Runtime, state: State, lines: dict[str, s
         size = f"{counted(now.row.turns, 'turn')}, {now.costs.tree}"
         call.say(f"{'child':<11} {child.child_id}  {name}{standing(now.row, running=now.running)}, {size}")
     for job in state.live_jobs():
-        since = rfc3339(job.started_us)[:19]
-        call.say(f"{'job':<11} {job_name(job)}  since {since}Z: {one_line(job.command, 80)}")
+        since = local_time(job.started_us)
+        call.say(f"{'job':<11} {job_name(job)}  since {since}: {one_line(job.command, 80)}")
     for service in state.services.values():
         call.say(f"{'service':<11} {service.name}: {one_line(service.command, 80)}")
     for event in await counting_answers(runtime.store, state):
@@ -107,8 +107,8 @@ def _lines(row: SessionRow, state: State, spent: Costs, *, running: bool) -> dic
         "goal": one_line(row.goal, 200),
         "model": row.model,
         "workspace": row.workspace,
-        "began": rfc3339(row.created_us),
-        "last event": f"{row.head}, {rfc3339(row.updated_us)}",
+        "began": local_time(row.created_us),
+        "last event": f"{row.head}, {local_time(row.updated_us)}",
         "shifts": str(row.epoch),
         "turns": f"{state.responses} of at most {state.limits.max_turns}",
         "context": f"about {state.window_tokens} tokens of at most {state.limits.context_tokens}",
@@ -174,7 +174,7 @@ async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
 
 def undo_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `undo`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument(
         "--to", metavar="SEQ", type=position, required=True, help="Restore the files as after this event"
     )
@@ -193,7 +193,7 @@ async def undo_run(call: Call) -> int:
 
 def diff_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `diff`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument(
         "--at",
         metavar="SEQ",
@@ -243,7 +243,7 @@ def _hands(state: State) -> str:
 
 def fork_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `fork`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--at", metavar="SEQ", type=position, required=True, help="Fork after this event")
     parser.add_argument("--key", metavar="KEY", default="", help="Key of the fork; the same key returns the same fork")
     parser.add_argument("--budget", metavar="USD", default="", help="Budget in dollars (default: that of the session)")

@@ -76,6 +76,7 @@ async def _until_signal(run: Callable[[Call], Awaitable[int]], args: argparse.Na
     async def watch() -> None:
         with anyio.open_signal_receiver(*wanted) as signals:
             async for number in signals:
+                args.stopped_by = number
                 raise Stopped(number)
 
     return await alongside(work, watch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from holdfast.app.call import Call, wait_argument
+from holdfast.app.call import SESSION, Call, wait_argument
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
@@ -22,7 +22,7 @@ from holdfast.session.rows import SessionRow
 
 def send_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `send`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("text", metavar="TEXT", help="Message to send")
     parser.add_argument("--key", metavar="KEY", default="", help="Idempotency key; a second message with it is dropped")
     parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
@@ -45,7 +45,7 @@ async def send_run(call: Call) -> int:
 
 def interrupt_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `interrupt`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
@@ -73,7 +73,7 @@ async def interrupt_run(call: Call) -> int:
 
 def pause_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `pause`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
@@ -99,7 +99,7 @@ async def pause_run(call: Call) -> int:
 
 def wake_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `wake`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
     parser.add_argument("--steal", action="store_true", help="Take the session from the process that holds its lease")
     parser.add_argument("--keep-pause", action="store_true", help="Do not resume a paused session or a new fork")
@@ -144,7 +144,7 @@ async def _lift(runtime: Runtime, row: SessionRow) -> None:
 
 def handover_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `handover`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("name", metavar="NAME", help="New owner; answers inbox items unless [people] names approvers")
     parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
     parser.add_argument("--json", action="store_true", help="Print JSON")
@@ -167,7 +167,7 @@ async def handover_run(call: Call) -> int:
 
 def cancel_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `cancel`."""
-    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 

@@ -25,7 +25,7 @@ from holdfast.app.settings.values import size_text
 from holdfast.brain.doors import NoObserver, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import alongside
-from holdfast.clock import SystemClock, rfc3339
+from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.fleet.serve import Service
 from holdfast.log.base import Which
@@ -155,7 +155,7 @@ class _Work:
             row = await self._runtime.store.find(session_id)
             why = f" ({row.reason})" if row.reason else ""
             detail = f": {one_line(row.detail)}" if row.detail else ""
-            again = f", until {rfc3339(row.due_us)[:19]}Z" if row.status == "parked" and row.due_us is not None else ""
+            again = f", until {local_time(row.due_us)}" if row.status == "parked" and row.due_us is not None else ""
             self.say(f"{name_of(row)} is {row.status}{why}{detail}{again}")
 
     def failed(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
@@ -194,7 +194,7 @@ async def stop_run(call: Call) -> int:
 async def _stop(call: Call, runtime: Runtime) -> int:
     stopping = await runtime.intake.stop_all(call.args.reason)
     stop = stopping.stop
-    again = f" already, since {rfc3339(stop.at_us)[:19]}Z by {person(stop.by)}" if stopping.before else ""
+    again = f" already, since {local_time(stop.at_us)} by {person(stop.by)}" if stopping.before else ""
     call.say(f"everything is stopped{again}: nothing starts until `{call.typed('stop', '--release')}`")
     holders = await runtime.store.holders()
     running = [row for row in stopping.resting if row.session_id in holders]

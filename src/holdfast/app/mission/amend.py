@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.call import Call
+from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.mission.contract import load_contract, mission_settings
@@ -23,7 +23,7 @@ from holdfast.service.intake import OVER
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("contract", metavar="FILE", help="The new contract")
     parser.add_argument("--reason", metavar="TEXT", default="", help="The reason, recorded in the log")
     parser.add_argument("--weaken", action="store_true", help="Accept a weaker contract than the sealed one")

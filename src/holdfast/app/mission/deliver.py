@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 from anyio.abc import SocketStream
 
-from holdfast.app.call import Call
+from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.screen.briefs import pull_request_body
 from holdfast.app.settings.egress_policy import secret_uses
@@ -36,7 +36,7 @@ from holdfast.session.rows import SessionRow
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--remote", metavar="NAME", default="origin", help="Remote to push to (default: origin)")
     parser.add_argument("--base", metavar="BRANCH", default="", help="The target branch (default: the followed one)")
     parser.add_argument("--push", action="store_true", help="Push the branch with a secret that permits it")

@@ -40,7 +40,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repo", metavar="DIR", default=".", help="The git repository; only refs of it change")
     parser.add_argument("--name", metavar="NAME", default="", help="Name of its branches: holdfast/NAME/…")
     parser.add_argument("--session-id", metavar="KEY", help="Key of the session; the same key continues it")
-    parser.add_argument("--model", metavar="M", help="Model for roles without one in mission.toml")
+    parser.add_argument(
+        "--model", metavar="M", help="Model for roles without one in mission.toml; not needed if all roles have one"
+    )
     parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="Budget in dollars for the whole mission")
     parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
@@ -82,6 +84,13 @@ async def run(call: Call) -> int:
         return await drive(call, runtime, row.session_id, doors)
 
 
+def _model_of_roles(policy: MissionPolicy) -> str:
+    """The workers' model if each role that this policy uses has its own; otherwise empty: a default is needed."""
+    needed = {"worker": True, "planner": policy.planner == "model", "judge": policy.judge != "off"}
+    named = all(role in policy.models for role, is_used in needed.items() if is_used)
+    return policy.models["worker"] if named else ""
+
+
 async def _open(call: Call, runtime: Runtime) -> SessionRow:
     """Check everything, then open. A refused mission leaves nothing behind."""
     args, settings = call.args, call.settings
@@ -96,7 +105,7 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
     policy = await _with_accepted_hooks(call, folder, policy, repository, standing.head)
     if not settings.model:
         require(settings.ignored, "model")
-    model = settled_model(settings.model, args.base_url)
+    model = settled_model(settings.model or _model_of_roles(policy), args.base_url)
     limits = limits_of(settings, unpriced=args.unpriced, max_children=4 * policy.workers + 8)
     cap = None if limits.unpriced else limits.budget_pico
     check_models(runtime.site, (model, *policy.models.values()), cap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.app.call import Call
+from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
 from holdfast.app.screen.events import counted, one_line
@@ -40,7 +40,7 @@ SHORT = 10
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
@@ -60,7 +60,7 @@ async def run(call: Call) -> int:
             running = row.session_id in await runtime.store.holders()
             for line in board(row, state, of_mission(state), spent, running=running):
                 call.say(line)
-            call.say(next_step(row, state, call.typed))
+            call.say(await next_step(runtime.store, row, state, call.typed))
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app.call import Call
+from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.running.family import cancel
@@ -15,7 +15,7 @@ from holdfast.session.rows import SessionRow
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments shared by these verbs."""
-    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("session", metavar="ID", help=SESSION)
     parser.add_argument("--reason", metavar="TEXT", default="", help="The reason; the next planner reads it")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 

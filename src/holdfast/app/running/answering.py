@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app.call import Call
+from holdfast.app.call import ITEM, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
@@ -21,7 +21,7 @@ DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that the three verbs share."""
-    parser.add_argument("item", metavar="ITEM", help="An item's id, or a unique prefix of it; see `holdfast inbox`")
+    parser.add_argument("item", metavar="ITEM", help=ITEM)
     parser.add_argument("--digest", metavar="SHA256", default="", help="Fail unless the action has this digest")
     parser.add_argument("--no-wake", action="store_true", help="Answer only; start no process")
     parser.add_argument("--json", action="store_true", help="Print JSON")

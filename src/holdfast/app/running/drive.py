@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -20,6 +21,7 @@ from holdfast.app.home import attend, is_served, workers
 from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.running.in_place import answer_here
+from holdfast.app.running.interrupted import offer_to_end
 from holdfast.app.running.outages import Outages
 from holdfast.app.screen.events import counted
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
@@ -120,6 +122,8 @@ async def _reported(
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)
+            if getattr(call.args, "stopped_by", 0) == signal.SIGINT:
+                await offer_to_end(call, runtime, session_id)
         raise
     except HoldfastError as error:
         if call.json:
@@ -252,7 +256,7 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
             why = f" ({row.reason})" if row.reason else ""
             detail = f": {row.detail}" if row.detail else ""
             call.note(f"{name} is {row.status}{why}{detail} — {size}")
-            call.note(exits.next_step(row, state, call.typed))
+            call.note(await exits.next_step(runtime.store, row, state, call.typed))
     return stands if code is None else code
 
 

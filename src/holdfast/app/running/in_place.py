@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import termios
-
-import anyio
-
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.screen.inbox import details
-from holdfast.app.trust_prompt import can_ask
+from holdfast.app.trust_prompt import can_ask, typed_line
 from holdfast.clock import SystemClock
 from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.people import ApprovalRequested, Verdict
@@ -58,10 +52,7 @@ async def _asked(call: Call, request: ApprovalRequested) -> Answer | None:
     """Ask until the line can be understood; None for later."""
     words = request.needs_words
     while True:
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
-        print(WORDS if words else DECISION, end="", file=sys.stderr, flush=True)
-        await anyio.wait_readable(sys.stdin.fileno())
-        line = os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace").strip()  # empty at the end of the input
+        line = await typed_line(WORDS if words else DECISION)
         first, _, rest = line.partition(" ")
         if not line or line.lower() in ("l", "later"):
             return None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from holdfast.app.exits import name_of
 from holdfast.app.screen.events import one_line
-from holdfast.clock import Clock
+from holdfast.clock import Clock, local_time
 from holdfast.session.rows import SessionRow
 
 
@@ -39,7 +38,7 @@ class Outages:
             if self._told.get(row.session_id) != row.head:
                 self._told[row.session_id] = row.head
                 now_us = self._clock.now_us()
-                again, until = (local_time(at_us, now_us) for at_us in (row.due_us, until_us))
+                again, until = (time_or_day(at_us, now_us) for at_us in (row.due_us, until_us))
                 self._tell(
                     f"{name_of(row)} waits for its provider until {again}, through this outage until {until}: "
                     f"{one_line(row.detail, 200)} (Ctrl-C ends the wait and loses nothing)"
@@ -47,7 +46,7 @@ class Outages:
         return found
 
 
-def local_time(at_us: int, now_us: int) -> str:
+def time_or_day(at_us: int, now_us: int) -> str:
     """Return a local time of the day; with the date on another day."""
-    at, now = (datetime.fromtimestamp(each / 1_000_000).astimezone() for each in (at_us, now_us))
-    return at.strftime("%H:%M:%S" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S")
+    same_day = local_time(at_us, "%F") == local_time(now_us, "%F")
+    return local_time(at_us, "%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S %Z")

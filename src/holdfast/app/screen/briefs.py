@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -13,7 +13,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import public
 from holdfast.app.settings.values import duration_s
-from holdfast.clock import SystemClock, rfc3339
+from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.shift import BriefRead
 from holdfast.kinds.mission.brief.document import markdown
@@ -50,7 +50,7 @@ async def since_of(runtime: Runtime, row: SessionRow, text: str) -> int:
 
 
 def moment(text: str, now_us: int) -> int:
-    """Convert a time to microseconds since 1970: a span before now, or a day or time, in UTC without a zone."""
+    """Convert a time to microseconds since 1970: a span before now, or a day or time, in local time without a zone."""
     if re.fullmatch(r"\d+(\.\d+)?[smhdw]?", text) and not text.isdecimal():
         try:
             return now_us - int(duration_s(text) * 1_000_000)
@@ -60,7 +60,7 @@ def moment(text: str, now_us: int) -> int:
         value = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(f"--since {text}: that is no time; write one such as {EXAMPLES}") from error
-    at_us = int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+    at_us = int(value.timestamp() * 1_000_000)
     if at_us > now_us:
         raise UsageError(f"--since {text}: that is yet to come, so nothing has happened since; for example: {EXAMPLES}")
     return at_us
@@ -116,5 +116,5 @@ def _line(call: Call, moved: Moved) -> str:
     size = f"{counted(len(family), 'session')}, " if len(family) > 1 else ""
     return (
         f"{name}: {one_line(entry.title, 60)}, {size}{moved.costs.tree}; {one_line(row.goal, 60)} "
-        f"[{row.session_id} e{row.head}, {rfc3339(row.updated_us)[:16]}Z] `{call.typed('brief', name_of(row))}`"
+        f"[{row.session_id} e{row.head}, {minute(row.updated_us)}] `{call.typed('brief', name_of(row))}`"
     )

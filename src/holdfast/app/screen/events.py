@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.app.screen.access import HOSTS_SHOWN, host_files_line, policy_line, weakness
-from holdfast.clock import rfc3339
+from holdfast.clock import local_time
 from holdfast.facts import hands, mission, model, people, session, shift, task, tool
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Event
@@ -43,6 +43,18 @@ def in_detail(event: Event) -> str:
     """An event as a short line, including details that progress output does not show."""
     line = DETAILS.get(type(event.fact))
     return (line and line(event.fact, event)) or describe(event)
+
+
+def in_full(event: Event) -> str:
+    """The whole text of a message or a result, or the arguments of a call; empty for other events."""
+    match event.fact:
+        case model.AgentToolUse(input=given, malformed=malformed):
+            return malformed or "\n".join(f"{name}: {value}" for name, value in given.items())
+        case model.AgentThinking(text=text):
+            return text
+        case fact:
+            content = getattr(fact, "content", "")
+            return content if isinstance(content, str) else text_of(content)
 
 
 def _tail(text: str) -> str:
@@ -127,7 +139,7 @@ _KERNEL: dict[type[Fact], Line] = {
     hands.HandsLost: lambda fact, _: f"hands lost: {fact.reason}",
     shift.ShiftStarted: lambda fact, event: f"shift {event.epoch} begins in process {fact.pid}",
     shift.ClockSet: lambda fact, _: (
-        f"the clock was set; this machine now says that it was started at {rfc3339(fact.booted_us)}"
+        f"the clock was set; this machine now says that it was started at {local_time(fact.booted_us)}"
     ),
     shift.LeaseStolen: lambda fact, _: f"the lease was taken from {fact.from_worker_id}",
     shift.ShiftEnded: lambda fact, _: (

@@ -34,8 +34,10 @@ def load_agent(path: str, model: str) -> Agent:
             raise UsageError(f"{name} in {file} has to be a {'list' if known[name] is list else 'text'}")
     tools = tuple(data.get("tools", DEFAULT_TOOLS))
     for tool in tools:
-        if tool not in TOOLS:
-            raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}")
+        if not isinstance(tool, str) or tool not in TOOLS:
+            raise UsageError(
+                f"tools in {file} names the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}"
+            )
     system = data.get("system", "")
     if "system_file" in data:
         system = read_text(file.parent, str(data["system_file"]), f"the system prompt of {file},")

@@ -70,12 +70,13 @@ class Settings:
 FOUND = ("ignored", "project", "prompt_files")
 """Fields that neither files nor flags can set."""
 
-_NAMES = {each.name: each.type for each in fields(Settings) if each.name not in FOUND}
+NAMES = {each.name: each.type for each in fields(Settings) if each.name not in FOUND}
+"""Settings that files can set, with their types."""
 
-_TABLES = ("people", "context", "breakers", "hands", "environment", "egress", "retention")
+TABLES = ("people", "context", "breakers", "hands", "environment", "egress", "retention")
 """Settings that are a table each; a later file changes only the keys that it sets."""
 
-_FAMILIES = ("notify", "secrets", "search")
+FAMILIES = ("notify", "secrets", "search")
 """Settings that are tables of user-chosen names."""
 
 
@@ -102,11 +103,19 @@ def project_changes(file: SettingsFile, flags: Mapping[str, Any]) -> list[Change
 
 def _stronger(flags: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Settings of the user: own file, environment, and flags."""
-    path = _user_file()
-    mine = _user_settings(path) if path.is_file() else {}
-    words = _NAMES.keys() - {"prices", *_TABLES, *_FAMILIES}
+    path = user_file()
+    mine = user_settings(read_toml(path, "the settings file"), path) if path.is_file() else {}
+    words = NAMES.keys() - {"prices", *TABLES, *FAMILIES}
     given = {name: value for name, value in flags.items() if name in words and value is not None}
     return mine, _from_environment(), given
+
+
+def own_layers(flags: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """The settings of the user by source, strongest first: a flag, a variable, or the path of the own file."""
+    mine, named, given = _stronger(flags)
+    found = [(f"--{name}", {name: value}) for name, value in given.items()]
+    found += [(f"HOLDFAST_{name.upper()}", {name: value}) for name, value in named.items()]
+    return [*found, (str(user_file()), mine)]
 
 
 def _set_by(layers: tuple[Mapping[str, Any], ...]) -> frozenset[str]:
@@ -116,7 +125,7 @@ def _set_by(layers: tuple[Mapping[str, Any], ...]) -> frozenset[str]:
 def _merged(settings: Settings, *layers: Mapping[str, Any]) -> Settings:
     """Merge these settings over each other; of a table, a later layer changes only the keys that it sets."""
     for found in layers:
-        merged = {name: {**getattr(settings, name), **found[name]} for name in _TABLES if name in found}
+        merged = {name: {**getattr(settings, name), **found[name]} for name in TABLES if name in found}
         settings = replace(settings, **{**found, **merged})
     return settings
 
@@ -146,7 +155,7 @@ def project_values(file: SettingsFile) -> dict[str, Any]:
     """The checked values of a project's holdfast.toml. Raises `UsageError` unless the file is ignored anyway."""
     try:
         values = parse_toml(file.data, file.path, "the settings file")
-        check_repository(file.path, values, _user_file())
+        check_repository(file.path, values, user_file())
         found = {name: _checked(name, value, str(file.path)) for name, value in values.items()}
         if "prompts" in found:
             found["prompts"] = _prompts_folder(file.path, found["prompts"])
@@ -223,7 +232,8 @@ def config_folder() -> Path:
     return Path(config) / "holdfast"
 
 
-def _user_file() -> Path:
+def user_file() -> Path:
+    """The user's own holdfast.toml."""
     return config_folder() / FILE
 
 
@@ -233,7 +243,7 @@ def find_project(start: Path) -> SettingsFile | None:
     for folder in (start, *start.parents):
         path = folder / FILE
         if os.path.lexists(path):
-            own = _user_file()
+            own = user_file()
             return None if own.is_file() and path.resolve() == own.resolve() else read_project(path)
         if os.path.lexists(folder / ".git"):
             break
@@ -243,9 +253,10 @@ def find_project(start: Path) -> SettingsFile | None:
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """Read a TOML file. Raises `UsageError` with the position of the error."""
     try:
-        return parse_toml(path.read_bytes(), path, what)
+        data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from error
+    return parse_toml(data, path, what)
 
 
 def parse_toml(data: bytes, path: Path, what: str) -> dict[str, Any]:
@@ -256,8 +267,9 @@ def parse_toml(data: bytes, path: Path, what: str) -> dict[str, Any]:
         raise UsageError(f"{what} {path} is not TOML: {error}") from error
 
 
-def _user_settings(path: Path) -> dict[str, Any]:
-    found = {name: _checked(name, value, str(path)) for name, value in read_toml(path, "the settings file").items()}
+def user_settings(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The checked values of the user's own holdfast.toml at `path`. Raises `UsageError`."""
+    found = {name: _checked(name, value, str(path)) for name, value in values.items()}
     if "prompts" in found:
         found["prompts"] = str((path.parent / Path(found["prompts"]).expanduser()).absolute())
     return found
@@ -265,7 +277,7 @@ def _user_settings(path: Path) -> dict[str, Any]:
 
 def check_shared(path: Path, data: Mapping[str, Any]) -> None:
     """Raise `UsageError` for a key that a repository's file may not set."""
-    check_repository(path, data, _user_file())
+    check_repository(path, data, user_file())
 
 
 def _prompts_folder(path: Path, value: str) -> str:
@@ -274,7 +286,7 @@ def _prompts_folder(path: Path, value: str) -> str:
     if os.path.isabs(inside) or inside.split(os.sep)[0] == "..":
         raise UsageError(
             f"prompts in {path} is {value!r}, which lies outside the folder of that file; name a folder below it, or "
-            f"set it in your own {_user_file()}"
+            f"set it in your own {user_file()}"
         )
     return str(path.parent / inside)
 
@@ -294,33 +306,24 @@ def _from_environment() -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any, where: str) -> Any:
-    known_key(name, _NAMES, where)
+    known_key(name, NAMES, where)
     if name == "prices":
         return parse_prices(value, where)
-    if name in _FAMILIES:
-        return _tables(name, value, where)
-    if name in _TABLES:
-        return _table(name, value, where)
-    if _NAMES[name] == "int":
+    if name in FAMILIES and not (isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())):
+        raise UsageError(f"{name} in {where} has to be tables in a file, such as [{name}.NAME]")
+    if name in TABLES and not isinstance(value, dict):
+        raise UsageError(f"{name} in {where} has to be a table in a file, such as [{name}]")
+    if name in FAMILIES or name in TABLES:
+        return value
+    if NAMES[name] == "int":
         try:
             return count(value)
         except ValueError as error:
             raise UsageError(f"{name} in {where}: {error}") from error
-    if not isinstance(value, str) and (name != "budget_usd" or isinstance(value, bool | list | dict)):
+    types = (str, int, float) if name == "budget_usd" else (str,)
+    if not isinstance(value, types) or isinstance(value, bool) or "\0" in str(value):
         raise UsageError(f'{name} in {where} is {value!r}; it has to be text, such as {name} = "…"')
     return str(value)
-
-
-def _tables(name: str, value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
-        raise UsageError(f"{name} in {where} has to be tables in a file, such as [{name}.NAME]")
-    return value
-
-
-def _table(name: str, value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{name} in {where} has to be a table in a file, such as [{name}]")
-    return value
 
 
 RULE_FILES = ("AGENTS.md", "CLAUDE.md")
@@ -343,6 +346,8 @@ def read_text(folder: Path, name: str, what: str) -> str:
         raise UsageError(f"{what} {folder / name} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{what} {folder / name} is not UTF-8 text (byte {error.start + 1})") from error
+    except ValueError as error:
+        raise UsageError(f"{what} {name!r} cannot be read: {error}") from error
 
 
 def passed_on(names: Collection[str]) -> dict[str, str]:

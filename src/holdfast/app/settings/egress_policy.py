@@ -193,7 +193,7 @@ def egress(
     It includes the secrets named in `secrets`, or all if None, and the hosts of search providers. Raises `UsageError`.
     """
     found = {name: value for name, value in settings.egress.items() if name != "proxy"}
-    policy = msgspec.structs.replace(EgressPolicy(), **read_table("[egress]", found, _EGRESS))
+    policy = msgspec.structs.replace(EgressPolicy(), **read_table("[egress]", found, EGRESS))
     upstream(settings)
     return msgspec.structs.replace(
         policy,
@@ -277,7 +277,7 @@ def _searcher(name: str, table: Mapping[str, Any], uses: Mapping[str, SecretUse]
     return found
 
 
-_EGRESS = {
+EGRESS = {
     "allow": Key(destinations),
     "registries": Key(yes_or_no),
     "ask": Key(one_of("tainted", "always", "never")),

@@ -42,7 +42,7 @@ NEVER = "never"
 
 def people(settings: Settings) -> People:
     """The approvers and their deadlines. Without `notify`, their targets and all shared targets are notified."""
-    found = read_table("[people]", settings.people, _PEOPLE)
+    found = read_table("[people]", settings.people, PEOPLE)
     policy = msgspec.structs.replace(People(), **found)
     targets = read_targets(settings.notify)
     known = [target.name for target in targets]
@@ -72,7 +72,7 @@ def _user(target: TargetSettings) -> str:
 
 def context(settings: Settings) -> ContextPolicy:
     """The policy that keeps the context small."""
-    policy = msgspec.structs.replace(ContextPolicy(), **read_table("[context]", settings.context, _CONTEXT))
+    policy = msgspec.structs.replace(ContextPolicy(), **read_table("[context]", settings.context, CONTEXT))
     if policy.keep_tokens >= policy.line_tokens:
         raise UsageError(
             f"keep_tokens in [context] is {policy.keep_tokens} and has to be below line_tokens, {policy.line_tokens}"
@@ -89,15 +89,15 @@ class Retention(msgspec.Struct, frozen=True):
 
 def retention(settings: Settings) -> Retention:
     """When the space of finished sessions is freed. Raises `UsageError`."""
-    return msgspec.structs.replace(Retention(), **read_table("[retention]", settings.retention, _RETENTION))
+    return msgspec.structs.replace(Retention(), **read_table("[retention]", settings.retention, RETENTION))
 
 
-_RETENTION = {"older_than": Key(duration_s, "older_than_s"), "daily": Key(yes_or_no)}
+RETENTION = {"older_than": Key(duration_s, "older_than_s"), "daily": Key(yes_or_no)}
 
 
 def breakers(settings: Settings) -> Breakers:
     """The limits at which a session stops by itself and asks a user."""
-    return msgspec.structs.replace(Breakers(), **read_table("[breakers]", settings.breakers, _BREAKERS))
+    return msgspec.structs.replace(Breakers(), **read_table("[breakers]", settings.breakers, BREAKERS))
 
 
 def _quiet(value: Any) -> str:
@@ -111,7 +111,7 @@ def _expiry(value: Any) -> float | None:
     return None if value == NEVER else duration_s(value)
 
 
-_PEOPLE = {
+PEOPLE = {
     "owner": Key(person),
     "approvers": Key(persons),
     "second": Key(persons),
@@ -123,7 +123,7 @@ _PEOPLE = {
     "notify": Key(persons),
 }
 
-_CONTEXT = {
+CONTEXT = {
     "strategy": Key(one_of("auto", "compaction", "reset", "hybrid", "off")),
     "line_tokens": Key(count),
     "keep_tokens": Key(count),
@@ -132,7 +132,7 @@ _CONTEXT = {
     "check_every": Key(count),
 }
 
-_BREAKERS = {
+BREAKERS = {
     "spend_per_hour_usd": Key(money, "spend_per_hour_pico"),
     "tool_failures": Key(count),
     "idle_turns": Key(count),
@@ -159,12 +159,12 @@ def hands(settings: Settings) -> HandsPolicy:
 
 def read_hands(values: Mapping[str, Any], where: str) -> HandsPolicy:
     """The same from a table; `where` names it in errors."""
-    return msgspec.structs.replace(HandsPolicy(), **read_table(where, values, _HANDS))
+    return msgspec.structs.replace(HandsPolicy(), **read_table(where, values, HANDS))
 
 
 def read_environment(values: Mapping[str, Any], where: str) -> Environment:
     """The environment described by a table; `where` names it in errors. Raises `UsageError`."""
-    return msgspec.structs.replace(Environment(), **read_table(where, values, _ENVIRONMENT))
+    return msgspec.structs.replace(Environment(), **read_table(where, values, ENVIRONMENT))
 
 
 def environment(settings: Settings) -> Environment:
@@ -249,7 +249,7 @@ def _dotenv(value: Any) -> dict[str, str]:
     return {variable_name(name): secret for name, secret in value.items()}
 
 
-_HANDS = {
+HANDS = {
     "provider": Key(text("bubblewrap")),
     "memory_bytes": Key(or_none(_at_least(MEMORY_LEAST, "commands need 64M at the very least"))),
     "processes": Key(or_none(_at_least(PROCESSES_LEAST, "commands need 16 at the very least"))),
@@ -261,7 +261,7 @@ _HANDS = {
     "idle_s": Key(duration_s),
 }
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "auto": Key(yes_or_no),
     "setup": Key(texts('["npm ci"]')),
     "packages": Key(_packages),

@@ -99,7 +99,7 @@ def _is_weaker(key: str, value: Any) -> bool:
         read, default = _LIMITS[key]
         try:
             return default is not None and read(value) > default
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, ArithmeticError):
             return False  # its reader reports the error
     if key in _LIMITS:
         return _LIMITS[key][1] is not None
@@ -258,7 +258,8 @@ def read_mission(path: Path) -> SettingsFile | None:
 
 def _read(path: Path, names: Callable[[bytes], Iterator[str]]) -> SettingsFile:
     try:
-        return read_settings_file(path, names)
+        # A name with a NUL is no file; the reader of its key reports it.
+        return read_settings_file(path, lambda data: (name for name in names(data) if "\0" not in name))
     except OSError as error:
         raise UsageError(f"the settings file {path} cannot be read: {error.strerror}") from error
 

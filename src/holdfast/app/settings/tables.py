@@ -95,7 +95,7 @@ def some_of(words: Collection[str]) -> Read:
     """A list of some of `words`."""
 
     def read(value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(word in words for word in value):
+        if not isinstance(value, list) or not all(isinstance(word, str) and word in words for word in value):
             raise ValueError(f"{value!r} has to be a list of some of {', '.join(words)}")
         return tuple(dict.fromkeys(value))
 

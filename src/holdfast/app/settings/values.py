@@ -45,14 +45,14 @@ def duration_s(value: Any) -> float:
     """Parse a time span in seconds: a number, or text such as `90s`, `2h`, `3d`. Raises `ValueError`."""
     seconds: float = 0
     if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = value  # compared before it becomes a float: a whole number may be too large for one
     elif isinstance(value, str):
         number, unit = (value[:-1], value[-1:]) if value[-1:] in _UNITS_S else (value, "s")
         if number.replace(".", "", 1).isdecimal() and number.isascii():
             seconds = float(number) * _UNITS_S[unit]
     if not 0 < seconds <= DURATION_MAX_S:
         raise ValueError(f"{value!r} is not a time span above 0 and up to ten years, such as 90s, 30m, 2h or 3d")
-    return seconds
+    return float(seconds)
 
 
 _SIZE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,3}))?\s?([KMGT])?(?:i?B)?", re.IGNORECASE)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Protocol, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import httpx2
@@ -26,7 +28,7 @@ from holdfast.facts.base import Usage
 from holdfast.model.base import ModelRequest, StreamPart, most_input_tokens
 from holdfast.model.direct.conversion import Origin, Reader, conversation, tools
 from holdfast.model.direct.wire import GarbledStream, Patience, SecondRequest, Watch, Wire
-from holdfast.model.names import Endpoint
+from holdfast.model.names import Endpoint, is_loopback
 from holdfast.model.prices import PriceList
 
 
@@ -193,12 +195,26 @@ def _of_connection(phase: str | None, error: Exception, endpoint: Endpoint, wire
     if _inside(error, SecondRequest) or _inside(error, GarbledStream):
         return _unexpected(error, endpoint.name.provider, wire)
     if phase == "connect" or not wire.requests:
-        return "unavailable", f"cannot connect to {endpoint.base_url}; check that the server is running"
+        return "unavailable", f"cannot connect to {endpoint.base_url}{proxy_hint(endpoint.base_url)}"
     if isinstance(error, theirs.ModelTimeoutError):
         return "timeout", f"{endpoint.name.provider} took too long"
     if not wire.status:
         return "unavailable", f"{endpoint.base_url} closed the connection without an answer"
     return "bad_stream", "the connection broke during the answer"
+
+
+def proxy_hint(base_url: str) -> str:
+    """The end of a message about a failed connection: names the proxy in use, if any, without its password."""
+    url = urlsplit(base_url)
+    proxies = getproxies()
+    name = url.scheme if url.scheme in proxies else "all"
+    if name not in proxies or is_loopback(base_url) or proxy_bypass(url.netloc):
+        return "; check that the server is running"
+    proxy = urlsplit(proxies[name])
+    return (
+        f" through {name.upper()}_PROXY={proxy.scheme}://{proxy.netloc.rpartition('@')[2]}; check that this proxy is "
+        "running, or unset the variable"
+    )
 
 
 def _unexpected(error: Exception, who: str, wire: Wire) -> tuple[ModelErrorKind, str]:
