@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.log.base import EVERY, Index, Leases, Log, Which
+from holdfast.service.filters import Filter
 from holdfast.session.costs import Costs, costs
 from holdfast.session.rows import RowStatus, SessionRow
 from holdfast.session.state import State
@@ -41,6 +42,12 @@ async def sessions(store: Store, which: Which = EVERY, *, after: str = "", limit
     before = await store.find(after) if after else None
     rows = await store.sessions(which, before=before, limit=limit)
     return await _listed(store, rows, whole=which == EVERY and not after and limit is None)
+
+
+async def matching(store: Store, wanted: Filter, now_us: int) -> list[Session]:
+    """Return all sessions that pass a filter at this time, newest first."""
+    found = await sessions(store, wanted.which)
+    return [each for each in found if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
 
 
 async def latest(store: Store) -> list[Session]:
