@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.app.screen.progress import PlainProgress
+from holdfast.app.screen.progress import INTERNAL, PlainProgress
 from holdfast.clock import SystemClock
 from holdfast.facts.base import Text
 from holdfast.facts.model import AgentMessage, AgentToolUse
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.union import AnyFact
+from holdfast.kinds.loop.plan import LOOK, RESTORE, STEP
 from tests.app.test_painter import event
 
 WORDS = "I look at the repository first, then run the tests that fail, and only then change the code that is wrong."
@@ -39,6 +40,7 @@ def test_output_shows_its_first_and_last_lines(width: int) -> None:
 
 
 def test_internals_of_a_loop_are_hidden_unless_they_fail() -> None:
+    assert {LOOK, RESTORE, STEP} == INTERNAL
     calls = [AgentToolUse(1, str(number), "loop_look", {}) for number in range(2)]
     lines = told(*calls, ToolResult("0", "ok", "seen"), ToolResult("1", "error", "gone"), width=80)
     assert lines == ["  → error: gone"]

@@ -14,7 +14,6 @@ from holdfast.facts.codec import Event, export_line
 from holdfast.facts.model import AgentMessage, AgentToolUse
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolResult
-from holdfast.kinds.loop.plan import LOOK, RESTORE, STEP
 from holdfast.model.base import StreamPart
 from holdfast.session.context.text import harmless
 
@@ -30,8 +29,10 @@ def terminal_width(descriptor: int = 2) -> int | None:
 OUTPUT_LINES = 3
 """Lines shown of the output of a call: the first one, and the last ones."""
 
-_INTERNAL = frozenset({LOOK, RESTORE, STEP})
-"""Tools that the harness of a loop calls by itself; their calls and results are not shown."""
+INTERNAL = frozenset({"loop_look", "loop_restore", "loop_step"})
+"""Tools that the harness of a loop calls by itself; their calls and results are not shown.
+
+They are written out because a plain session does not load the code of loops."""
 
 
 class PlainProgress:
@@ -72,7 +73,7 @@ class PlainProgress:
                 return [""]
             case ShiftEnded():
                 return [""]
-            case AgentToolUse(name=name, call_id=call_id) if name in _INTERNAL:
+            case AgentToolUse(name=name, call_id=call_id) if name in INTERNAL:
                 self._hidden.add(call_id)
                 return [""]
             case ToolResult(call_id=call_id, outcome="ok") if call_id in self._hidden:
