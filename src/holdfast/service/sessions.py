@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from holdfast.log.base import EVERY, Index, Leases, Log, Which
-from holdfast.service.filters import Filter
 from holdfast.session.costs import Costs, costs
 from holdfast.session.rows import RowStatus, SessionRow
 from holdfast.session.state import State
+
+if TYPE_CHECKING:  # a run lists nothing, so it does not load the filters
+    from holdfast.service.filters import Filter
 
 UNFINISHED: tuple[RowStatus, ...] = ("runnable", "parked")
 
