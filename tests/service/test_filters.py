@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.log.base import EVERY, Which
-from holdfast.service.filters import parse
-from holdfast.service.sessions import matching, sessions
+from holdfast.service.filters import matching, parse
+from holdfast.service.sessions import sessions
 from holdfast.session.costs import Cost
 from holdfast.session.money import PICO
 from holdfast.session.rows import SessionRow

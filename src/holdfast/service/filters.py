@@ -11,6 +11,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.facts.shift import ParkReason
 from holdfast.log.base import EVERY, Which
+from holdfast.service.sessions import Session, Store, sessions
 from holdfast.session.costs import Cost
 from holdfast.session.rows import RowStatus, SessionRow
 
@@ -122,3 +123,9 @@ _READERS: dict[str, Callable[[str, str], dict[str, Any]]] = {
     "older": _age,
     "newer": _age,
 }
+
+
+async def matching(store: Store, wanted: Filter, now_us: int) -> list[Session]:
+    """Return all sessions that pass a filter at this time, newest first."""
+    found = await sessions(store, wanted.which)
+    return [each for each in found if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]

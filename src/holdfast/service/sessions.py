@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -11,9 +11,6 @@ from holdfast.log.base import EVERY, Index, Leases, Log, Which
 from holdfast.session.costs import Costs, costs
 from holdfast.session.rows import RowStatus, SessionRow
 from holdfast.session.state import State
-
-if TYPE_CHECKING:  # a run lists nothing, so it does not load the filters
-    from holdfast.service.filters import Filter
 
 UNFINISHED: tuple[RowStatus, ...] = ("runnable", "parked")
 
@@ -44,12 +41,6 @@ async def sessions(store: Store, which: Which = EVERY, *, after: str = "", limit
     before = await store.find(after) if after else None
     rows = await store.sessions(which, before=before, limit=limit)
     return await _listed(store, rows, whole=which == EVERY and not after and limit is None)
-
-
-async def matching(store: Store, wanted: Filter, now_us: int) -> list[Session]:
-    """Return all sessions that pass a filter at this time, newest first."""
-    found = await sessions(store, wanted.which)
-    return [each for each in found if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
 
 
 async def latest(store: Store) -> list[Session]:

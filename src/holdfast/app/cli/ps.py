@@ -12,8 +12,8 @@ from holdfast.app.screen.inbox import span
 from holdfast.app.screen.progress import terminal_width
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UsageError
-from holdfast.service.filters import SYNTAX, parse
-from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, Session, Store, latest, matching, sessions, trees
+from holdfast.service.filters import SYNTAX, matching, parse
+from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, Session, Store, latest, sessions, trees
 from holdfast.session.costs import Costs
 from holdfast.session.decide.waits import PAUSED, STOPPED
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
