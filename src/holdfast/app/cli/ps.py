@@ -1,4 +1,4 @@
-"""`holdfast ps`: sessions, newest first."""
+"""`holdfast ps`: sessions, newest first, all or those that pass a filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import span
 from holdfast.app.screen.progress import terminal_width
 from holdfast.clock import SystemClock, rfc3339
-from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, latest, sessions, trees
+from holdfast.errors import UsageError
+from holdfast.service.filters import SYNTAX, matching, parse
+from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, Session, Store, latest, sessions, trees
 from holdfast.session.costs import Costs
 from holdfast.session.decide.waits import PAUSED, STOPPED
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
@@ -19,6 +21,7 @@ from holdfast.session.rows import TAINTED, WEAK, SessionRow
 
 def ps_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `ps`."""
+    parser.add_argument("filter", nargs="*", help=f"List the sessions that pass all filters: {SYNTAX}")
     parser.add_argument(
         "--all",
         action="store_true",
@@ -31,15 +34,14 @@ def ps_arguments(parser: argparse.ArgumentParser) -> None:
 async def ps_run(call: Call) -> int:
     """List the sessions."""
     async with open_runtime(call.settings) as runtime:
-        store, whole = runtime.store, call.args.all
-        if call.args.tree:
-            chosen = await trees(store, whole=whole)
-        else:
-            chosen = await (sessions(store) if whole else latest(store))
-        total = await store.count()
+        chosen = await _chosen(call, runtime.store)
+        total = await runtime.store.count()
     if call.json:
         for each in chosen:
             call.emit(public(each.row, each.costs, running=each.running))
+        return 0
+    if not chosen and total:
+        call.say(f"none of {counted(total, 'session')} passes: {' '.join(call.args.filter)}")
         return 0
     if not chosen:
         call.say('no sessions yet; start one: holdfast run "fix the failing test" --model scripted:FILE')
@@ -63,9 +65,22 @@ async def ps_run(call: Call) -> int:
     for name, state, age, cost, goal in lines:
         head = f"{name:<{wide[0]}}  {state:<{wide[1]}}  {age:>{wide[2]}}  {cost:>{wide[3]}}"
         call.say(f"{head}  {one_line(goal, room)}")
-    if len(chosen) < total:
+    if len(chosen) < total and not call.args.filter:
         call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
     return 0
+
+
+async def _chosen(call: Call, store: Store) -> list[Session]:
+    """Return the sessions that the arguments select."""
+    args = call.args
+    wanted = parse(args.filter)
+    if args.filter and args.tree:
+        raise UsageError("--tree lists whole trees and takes no filters. Leave one of them out")
+    if args.filter:
+        return await matching(store, wanted, SystemClock().now_us())
+    if args.tree:
+        return await trees(store, whole=args.all)
+    return await (sessions(store) if args.all else latest(store))
 
 
 _MARKS = {WEAK: "WEAK", TAINTED: "tainted"}

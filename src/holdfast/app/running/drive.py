@@ -53,16 +53,13 @@ LATEST = 1_000
 
 
 def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
-    """Return the observer of the output: JSON lines, plain lines, or on a terminal the live view of `row`.
-
-    With `row`, counts continue from there.
-    """
+    """Return the observer of the output: JSON lines, plain lines, or on a terminal the live view of `row`."""
     if call.json:
         return JsonProgress(call.emit)
     terminal, color = terminal_wishes()
     if row is not None and not getattr(call.args, "plain", False) and can_draw(terminal):
         return LiveProgress(SystemClock(), Painter(sys.stderr, color=color), row)
-    return PlainProgress(SystemClock(), call.note, row, terminal_width())
+    return PlainProgress(SystemClock(), call.note, terminal_width())
 
 
 NO_GIT = "there is no git on this machine, so no snapshots of workspaces are taken"

@@ -206,9 +206,6 @@ TICK_S = 1.0
 LINES_MAX = 1_000
 """Maximum number of lines queued for a blocked terminal; older ones are dropped, and the log has them."""
 
-NARROW = 80
-"""Below this many columns, lines above the block have only their time in front; the block shows the rest."""
-
 Look = Callable[[], Awaitable[tuple[State, list[Event]]]]
 """Reads the session's state and its latest events from the log."""
 
@@ -232,7 +229,7 @@ class LiveProgress:
         self._clock = clock
         self._painter = painter
         self._panel = Panel(clock, painter.measure, inbox)
-        self._plain = PlainProgress(clock, self._note, row)
+        self._plain = PlainProgress(clock, self._note)
         self._news: deque[Event | StreamPart] = deque()
         self._lines: deque[tuple[str, bool]] = deque(maxlen=LINES_MAX)
         self._changed = anyio.Event()
@@ -304,8 +301,8 @@ class LiveProgress:
             if isinstance(news, Event):
                 if not self._given_up:
                     self._panel.take(news, width)
-                for time, gauge, line in self._plain.told([news]):
-                    self._note(f"{time}  {gauge}  {line}" if width >= NARROW else f"{time}  {line}")
+                for line in self._plain.told([news], width):
+                    self._note(line)
             elif not self._given_up:
                 self._panel.stream(news, width)
 

@@ -1,20 +1,21 @@
-"""Progress of a session: a line for each event, or each event as JSON. No line is redrawn."""
+"""Progress of a session: the agent's words, calls, and output in lines, or each event as JSON. No line is redrawn."""
 
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.app.screen.events import describe
+from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.clock import Clock, rfc3339
-from holdfast.facts.base import Usage
+from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event, export_line
-from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.model import AgentMessage, AgentToolUse
+from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.tool import ToolResult
 from holdfast.model.base import StreamPart
-from holdfast.session.costs import Cost, own_cost
-from holdfast.session.rows import SessionRow
+from holdfast.session.context.text import harmless
 
 
 def terminal_width(descriptor: int = 2) -> int | None:
@@ -25,64 +26,90 @@ def terminal_width(descriptor: int = 2) -> int | None:
         return None
 
 
-class PlainProgress:
-    """An observer that prints a line for each event that has one, no wider than the terminal.
+OUTPUT_LINES = 3
+"""Lines shown of the output of a call: the first one, and the last ones."""
 
-    With `row`, counts continue from the session's current values.
+INTERNAL = frozenset({"loop_look", "loop_restore", "loop_step"})
+"""Tools that the harness of a loop calls by itself; their calls and results are not shown.
+
+They are written out because a plain session does not load the code of loops."""
+
+
+class PlainProgress:
+    """An observer that prints the agent's words, its calls, and their output, at most `width` columns wide.
+
+    The agent's words are wrapped, other lines are cut.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        print_line: Callable[[str], None],
-        row: SessionRow | None = None,
-        width: int | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, print_line: Callable[[str], None], width: int | None = None) -> None:
         self._clock = clock
         self._print = print_line
         self._width = width
         self._began_s = clock.monotonic_s()
-        self._tokens = row.input_tokens + row.output_tokens if row else 0
-        self._cost = own_cost(row) if row else Cost()
-        self._responses = row.turns if row else 0
-        self._turn = self._responses
-        self._is_turn = True
+        self._hidden: set[str] = set()
 
     def on_events(self, events: list[Event]) -> None:
         """Print the events. The end of a shift is left to the final report."""
-        for told in self.told(events):
-            line = "  ".join(told)
-            if self._width is not None and len(line) > self._width:
-                line = line[: max(60, self._width) - 1] + "…"
+        for line in self.told(events, self._width or WIDTH):
             self._print(line)
 
-    def told(self, events: list[Event]) -> list[tuple[str, str, str]]:
-        """The events that have a line: elapsed time, usage so far, description."""
-        told = []
+    def told(self, events: list[Event], width: int) -> list[str]:
+        """The lines of these events: elapsed time and description, then the rest of the words or output."""
+        lines = []
         for event in events:
-            self._count(event)
-            line = "" if isinstance(event.fact, ShiftEnded) else describe(event)
-            if line:
+            head, *rest = self._described(event, max(20, width - INDENT - 1))
+            if head:
                 elapsed = self._clock.monotonic_s() - self._began_s
-                gauge = f"turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {self._cost.short:>8s}"
-                told.append((f"{elapsed:6.1f}s", gauge, line))
-        return told
+                lines += [f"{elapsed:6.1f}s  {head}", *(" " * INDENT + line for line in rest)]
+        return lines
 
     def on_delta(self, part: StreamPart) -> None:
         """Ignore deltas: plain output shows only complete messages."""
 
-    def _count(self, event: Event) -> None:
+    def _described(self, event: Event, room: int) -> list[str]:
+        """An event in lines of at most `room` columns; the first one is empty if it is not shown."""
         match event.fact:
-            case ModelRequestStart(purpose=purpose):
-                self._is_turn = purpose == "turn"
-                self._turn = self._responses + self._is_turn
-            case ModelRequestEnd(usage=usage, cost_pico=cost, outcome=outcome):
-                self._responses += outcome == "ok" and self._is_turn
-                used = usage or Usage()
-                self._tokens += used.input_tokens + used.cache_read_tokens + used.output_tokens
-                self._cost += Cost(cost or 0, cost is None)
+            case ShiftStarted() if event.epoch == 1:
+                return [""]
+            case ShiftEnded():
+                return [""]
+            case AgentToolUse(name=name, call_id=call_id) if name in INTERNAL:
+                self._hidden.add(call_id)
+                return [""]
+            case ToolResult(call_id=call_id, outcome="ok") if call_id in self._hidden:
+                return [""]
+            case AgentMessage(content=content):
+                return wrapped(text_of(content), room)
+            case ToolResult(outcome="ok", content=content):
+                return [clipped(describe(event), room), *(f"    {line}" for line in ends(content, room - 4))]
             case _:
-                return
+                return [clipped(describe(event), room)]
+
+
+def clipped(line: str, room: int) -> str:
+    """Cut a line to `room` columns, keeping its indentation."""
+    return line if len(line) <= room else line[: room - 1] + "…"
+
+
+INDENT = len("   0.0s  ")
+WIDTH = 100
+"""Columns of a line where no terminal says how many there are."""
+
+
+def wrapped(text: str, room: int) -> list[str]:
+    """Break text at word boundaries into lines of at most `room` columns; one empty line for no text."""
+    lines = [part for line in text.splitlines() for part in textwrap.wrap(harmless(line), room)]
+    return lines or [""]
+
+
+def ends(content: str, room: int) -> list[str]:
+    """The first and the last lines of an output, `OUTPUT_LINES` in all, and how many are left out."""
+    lines = [line for line in content.splitlines() if line.strip()]
+    if len(lines) <= OUTPUT_LINES + 1:
+        return [one_line(line, room) for line in lines]
+    first, *last = lines[0], *lines[1 - OUTPUT_LINES :]
+    left_out = f"… {counted(len(lines) - OUTPUT_LINES, 'more line')}"
+    return [one_line(line, room) for line in (first, left_out, *last)]
 
 
 class JsonProgress:

@@ -1,0 +1,105 @@
+"""Filters of sessions: each term, the part that an index answers, and invalid terms."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import UsageError
+from holdfast.log.base import EVERY, Which
+from holdfast.service.filters import matching, parse
+from holdfast.service.sessions import sessions
+from holdfast.session.costs import Cost
+from holdfast.session.money import PICO
+from holdfast.session.rows import SessionRow
+from tests.service.test_queries import parked
+
+HOUR_US = 3_600_000_000
+
+ROW = SessionRow(
+    session_id="ses_7f3k",
+    key="nightly",
+    goal="Mend the Parser",
+    model="openai:large",
+    workspace="/w",
+    accounts=(),
+    created_us=0,
+    updated_us=10 * HOUR_US,
+    head=3,
+    head_hash=b"",
+    epoch=1,
+    status="parked",
+    reason="person",
+)
+
+
+def passes(*terms: str, running: bool = False) -> bool:
+    """Apply terms to a parked session that cost two dollars, one day after its latest event."""
+    return parse(terms).has(ROW, Cost(2 * PICO), 34 * HOUR_US, running=running)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "is:parked",
+        "is:unfinished",
+        "for:approval",
+        "for:person",
+        "spend:>1.99",
+        "spend:<2.01",
+        "older:23h",
+        "newer:2d",
+        "parser",
+        "NIGHTLY",
+        "7f3k",
+        "openai:large",
+    ],
+)
+def test_terms_that_pass(term: str) -> None:
+    assert passes(term)
+
+
+@pytest.mark.parametrize(
+    "term",
+    ["is:done", "is:running", "is:runnable", "for:timer", "spend:>2", "spend:<2", "older:1d", "newer:1d", "lexer"],
+)
+def test_terms_that_do_not_pass(term: str) -> None:
+    assert not passes(term)
+    assert not passes("is:parked", term), "all terms have to pass"
+
+
+def test_a_running_session_is_not_parked() -> None:
+    assert passes("is:running", running=True)
+    assert passes("is:unfinished", running=True)
+    assert not passes("is:parked", running=True)
+    assert not passes("for:approval", running=True)
+
+
+@pytest.mark.parametrize(
+    ("term", "told"),
+    [
+        ("is:lost", "cancelled"),
+        ("for:fun", "approval"),
+        ("spend:2", "spend:>2"),
+        ("spend:>many", "spend:>2"),
+        ("older:soon", "older:1d"),
+        ("color:red", "is:STATUS"),
+    ],
+)
+def test_invalid_terms_are_named_with_what_exists(term: str, told: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse(["fine", term])
+    assert repr(term) in str(refused.value)
+    assert told in str(refused.value)
+
+
+async def test_the_store_answers_filters() -> None:
+    stage = await parked()
+    stage.session_id = stage.intake.new_session_id()
+    await stage.open()
+    new, old = await sessions(stage.store)
+    now_us = stage.clock.now_us()
+    assert await matching(stage.store, parse(["for:approval"]), now_us) == [old]
+    assert await matching(stage.store, parse(["is:runnable"]), now_us) == [new]
+    assert await matching(stage.store, parse([]), now_us) == [new, old]
+    assert parse(["for:approval"]).which == Which(status="parked", reason="person")
+    assert parse(["is:running"]).which == EVERY
