@@ -69,7 +69,11 @@ async def facts(hf: holdfast.Holdfast, kind: type[Any]) -> list[Any]:
 
 def spent(folder: Path) -> Decimal:
     """What the ledger says of the session's account, with nothing left reserved."""
-    ((pico, reserved),) = rows(folder / "home" / "holdfast.db", "select spent_pico, reserved_pico from accounts")
+    of_session, of_home = rows(
+        folder / "home" / "holdfast.db", "select spent_pico, reserved_pico from accounts order by account_id desc"
+    )
+    assert of_session == of_home
+    pico, reserved = of_session
     assert reserved == 0
     return Decimal(pico).scaleb(-12)
 

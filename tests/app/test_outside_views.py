@@ -144,7 +144,7 @@ def test_a_run_without_a_sandbox_is_loud_in_every_view(type: Type, holdfast_home
     assert "NOT SANDBOXED" in type("show", "loud").went().out
     assert "NOT SANDBOXED" in type("logs", "loud").went().out
     (told,) = type("ps", "--json").went().lines
-    assert told["marks"] == ["weak"]
+    assert told["marks"] == ["unpriced", "weak"]
 
 
 def test_policies_in_a_line() -> None:

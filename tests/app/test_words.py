@@ -24,7 +24,7 @@ def before(type: Type, holdfast_home: Path) -> dict[str, object]:
 
 USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("frobnicate",), ("unknown command 'frobnicate'", "`holdfast help` lists the commands", "holdfast --help")),
-    (("prune",), ("unknown command 'prune'; `holdfast help` lists the commands",)),
+    (("gc",), ("unknown command 'gc'; `holdfast help` lists the commands",)),
     (("ls",), ("unknown command 'ls'", "did you mean 'ps'?")),
     (("run", "x", "--modle", "y"), ("--modle", "did you mean --model?")),
     (("--home",), ("missing command after --home",)),
