@@ -75,7 +75,10 @@ def test_a_signal_lets_go_and_the_command_goes_on(
     running.process.send_signal(number)
     said = ended(running.process).went(130)
     assert said.out == ""
-    assert said.err.splitlines()[-1] == "It is intact; go on with `holdfast wake k`."
+    *_, resume, last = said.err.splitlines()
+    resume = last if number != signal.SIGINT else resume
+    assert resume == "It is intact; go on with `holdfast wake k`."
+    assert last.startswith("k: still running under its supervisor: bash") == (number == signal.SIGINT)
     assert "k is runnable: the process was asked to stop" in said.err
     running.release()
     woken = type("wake", "k").went()
