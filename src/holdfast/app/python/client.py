@@ -297,7 +297,7 @@ class Holdfast:
 
 
 def _id(item: Item | str) -> str:
-    return item.id if isinstance(item, Item) else item
+    return item.item_id if isinstance(item, Item) else item
 
 
 @asynccontextmanager

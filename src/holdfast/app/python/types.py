@@ -56,15 +56,15 @@ class RunOptions(TypedDict, total=False):
 class Item:
     """An inbox item: a request to an approver, bound to one exact action.
 
-    `id` names it everywhere. `kind` is `tool` (a call under an `ask` rule), `question` (from the agent), `budget`
-    (more money), `escalation` (work without progress) or `unknown` (a call with an unknown outcome). `action` is the
-    complete action and `digest` its hash: an answer to this value is an answer to exactly that action. `options` are
-    proposed answers. At `expires_at` the `default` applies, if an approver has seen the item. `cost_usd` is the cost of
-    the session so far, None when unknown; `proposed_usd` is the cap that approving a `budget` sets. `approvers` may
-    answer; everyone may when it is empty.
+    `item_id` names it, also on the command line. `kind` is `tool` (a call under an `ask` rule), `question` (from the
+    agent), `budget` (more money), `escalation` (work without progress) or `unknown` (a call with an unknown outcome).
+    `action` is the complete action and `digest` its hash: an answer to this value is an answer to exactly that action.
+    `options` are proposed answers. At `expires_at` the `default` applies, if an approver has seen the item. `cost_usd`
+    is the cost of the session so far, None when unknown; `proposed_usd` is the cap that approving a `budget` sets.
+    `approvers` may answer; everyone may when it is empty.
     """
 
-    id: str
+    item_id: str
     session_id: str
     kind: ItemKind
     status: ItemStatus
@@ -185,7 +185,7 @@ def item_of(shown: Shown) -> Item:
     """Convert an item with its full request."""
     row, asked = shown.item, shown.request
     return Item(
-        id=row.item_id,
+        item_id=row.item_id,
         session_id=row.session_id,
         kind=row.kind,
         status=row.status,
