@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Agent": "holdfast.app.python.agent",
+    "Brief": "holdfast.app.python.types",
     "CannotRunSafely": "holdfast.errors",
     "Delta": "holdfast.app.python.types",
     "Document": "holdfast.facts.base",
@@ -40,8 +41,10 @@ _WHERE = {
     "Result": "holdfast.app.python.types",
     "Rule": "holdfast.facts.session",
     "Session": "holdfast.app.python.types",
+    "Spending": "holdfast.app.python.types",
     "Stream": "holdfast.app.python.drive",
     "Tool": "holdfast.app.python.tools",
+    "ToolContext": "holdfast.app.python.signatures",
     "UnknownSession": "holdfast.errors",
     "UsageError": "holdfast.errors",
     "open": "holdfast.app.python.client",

@@ -5,12 +5,15 @@ from holdfast.app.python.client import Holdfast as Holdfast
 from holdfast.app.python.client import open as open
 from holdfast.app.python.client import run_sync as run_sync
 from holdfast.app.python.drive import Stream as Stream
+from holdfast.app.python.signatures import ToolContext as ToolContext
 from holdfast.app.python.tools import Tool as Tool
 from holdfast.app.python.tools import tool as tool
+from holdfast.app.python.types import Brief as Brief
 from holdfast.app.python.types import Delta as Delta
 from holdfast.app.python.types import Item as Item
 from holdfast.app.python.types import Result as Result
 from holdfast.app.python.types import Session as Session
+from holdfast.app.python.types import Spending as Spending
 from holdfast.errors import CannotRunSafely as CannotRunSafely
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import ItemClosed as ItemClosed

@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -17,6 +18,23 @@ from holdfast.errors import UsageError
 
 KEY = "idempotency_key"
 """The parameter of a keyed tool that the model does not see."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToolContext:
+    """The session and the call that a tool function runs for.
+
+    A function gets it in each parameter of this type; the model does not see such a parameter. When a call is tried
+    again after a crash, `call_id` and `idempotency_key` are the same as before. `session_key` is the key of the
+    session, empty without one. `workspace` is the folder that the session works in.
+    """
+
+    session_id: str
+    session_key: str
+    call_id: str
+    idempotency_key: str
+    workspace: Path
+
 
 ALLOWED = (
     "str, int, float, bool, None, list, dict with str keys, Literal, Enum, a msgspec Struct, a dataclass, "
@@ -44,6 +62,9 @@ class Signature:
         self.parameters = _parameters(function, name, keyed=keyed)
         self.description, notes = _documented(function, name, set(self.parameters))
         hints = _hints(function, name)
+        self.contexts = [each for each in self.parameters if hints.get(each) is ToolContext]
+        for each in self.contexts:
+            del self.parameters[each]
         fields: list[tuple[str, Any, Any]] = []
         for parameter in self.parameters.values():
             kind = hints.get(parameter.name)

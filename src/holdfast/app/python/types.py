@@ -18,6 +18,7 @@ from holdfast.facts.people import ItemKind, Verdict
 from holdfast.service.events import last_message
 from holdfast.service.inbox import Shown, items
 from holdfast.service.sessions import costs_of
+from holdfast.service.spending import Line
 from holdfast.session.costs import Costs
 from holdfast.session.money import PICO
 from holdfast.session.rows import ItemStatus, SessionRow
@@ -131,6 +132,34 @@ class Result(Session):
         return self.status == "done"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """One line of a cost report. `label` is its day, model, session, or project.
+
+    `known_usd` is the known cost and `complete` says that no part of it is unknown. `sessions` counts sessions; it is 0
+    for days.
+    """
+
+    label: str
+    known_usd: Decimal
+    complete: bool
+    sessions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """A report on a session and all sessions below it, from its log.
+
+    `headline` has the status, the cost, and the number of decisions to make. `markdown` is the whole report.
+    `through_seq` is the last event that it covers.
+    """
+
+    session_id: str
+    headline: str
+    markdown: str
+    through_seq: int
+
+
 @dataclass(frozen=True)
 class Delta:
     """A piece of a streaming response. Deltas are not in the log; a slow reader may miss some.
@@ -202,6 +231,12 @@ def item_of(shown: Shown) -> Item:
         proposed_usd=dollars(asked.proposed_pico),
         approvers=shown.names,
     )
+
+
+def spending_of(line: Line) -> Spending:
+    """Convert a line of a cost report."""
+    known = dollars(line.cost.pico) or Decimal(0)
+    return Spending(label=line.label, known_usd=known, complete=not line.cost.unpriced, sessions=line.sessions)
 
 
 async def result_of(runtime: Runtime, session_id: str) -> Result:
