@@ -48,7 +48,7 @@ _WHERE = {
     "UnknownSession": "holdfast.errors",
     "UsageError": "holdfast.errors",
     "open": "holdfast.app.python.client",
-    "run_sync": "holdfast.app.python.client",
+    "run_sync": "holdfast.app.python.sync",
     "tool": "holdfast.app.python.tools",
 }
 """Public names and the modules that have them, loaded when they are asked for: `import holdfast` stays quick.

@@ -3,9 +3,9 @@
 from holdfast.app.python.agent import Agent as Agent
 from holdfast.app.python.client import Holdfast as Holdfast
 from holdfast.app.python.client import open as open
-from holdfast.app.python.client import run_sync as run_sync
 from holdfast.app.python.drive import Stream as Stream
 from holdfast.app.python.signatures import ToolContext as ToolContext
+from holdfast.app.python.sync import run_sync as run_sync
 from holdfast.app.python.tools import Tool as Tool
 from holdfast.app.python.tools import tool as tool
 from holdfast.app.python.types import Brief as Brief

@@ -25,7 +25,7 @@ async def done(hf: holdfast.Holdfast, tmp_path: Path) -> holdfast.Result:
 async def test_a_fork_has_the_files_of_its_event_and_runs(hf: holdfast.Holdfast, done: holdfast.Result) -> None:
     results = [event.seq async for event in hf.events("first") if event.type == "agent.tool_result"]
     fork = await hf.fork("first", results[0], key="other", budget_usd="7.50")
-    assert (fork.key, fork.status, fork.goal, fork.own_cost_usd) == ("other", "parked", "x", 0)
+    assert (fork.key, fork.status, fork.goal, fork.own_cost_usd) == ("other", "parked", "x", Decimal(0))
     assert (fork.workspace / "a.txt").read_text() == "one\n"
     assert (done.workspace / "a.txt").read_text() == "two\n"
     assert await hf.fork("first", results[0], key="other") == fork, "the same key is the same fork"

@@ -31,6 +31,7 @@ from holdfast.app.python.types import (
     RunOptions,
     Session,
     Spending,
+    T,
     item_of,
     result_of,
     session_of,
@@ -57,6 +58,7 @@ from holdfast.service.sessions import costs_of, sessions
 from holdfast.service.spending import WAYS, By, spending
 from holdfast.session.fold.hands import RESTING
 from holdfast.session.rows import SessionRow
+from holdfast.session.tools.output import functions
 
 
 class Holdfast:
@@ -80,7 +82,7 @@ class Holdfast:
 
     # --- running --------------------------------------------------------------------------------------
 
-    async def run(self, agent: Agent, goal: str, **options: Unpack[RunOptions]) -> Result:
+    async def run(self, agent: Agent[T], goal: str, **options: Unpack[RunOptions]) -> Result[T]:
         """Run an agent on a goal until the session stops: done, failed, or waiting.
 
         `key`: your own name for the session. A second run with the same key continues that session: it raises the
@@ -100,19 +102,21 @@ class Holdfast:
         """
         begun = await self._begun(agent, goal, options)
         await to_rest(self._runtime, begun.session_id, begun.tools, NoObserver())
-        return await result_of(self._runtime, begun.session_id)
+        return await result_of(self._runtime, begun.session_id, agent.output_type)
 
     @overload
     def stream(
-        self, agent: Agent, goal: str, *, deltas: Literal[False] = False, **options: Unpack[RunOptions]
+        self, agent: Agent[Any], goal: str, *, deltas: Literal[False] = False, **options: Unpack[RunOptions]
     ) -> Stream[Event]: ...
 
     @overload
     def stream(
-        self, agent: Agent, goal: str, *, deltas: Literal[True], **options: Unpack[RunOptions]
+        self, agent: Agent[Any], goal: str, *, deltas: Literal[True], **options: Unpack[RunOptions]
     ) -> Stream[Event | Delta]: ...
 
-    def stream(self, agent: Agent, goal: str, *, deltas: bool = False, **options: Unpack[RunOptions]) -> Stream[Any]:
+    def stream(
+        self, agent: Agent[Any], goal: str, *, deltas: bool = False, **options: Unpack[RunOptions]
+    ) -> Stream[Any]:
         """Run as `run` does, and yield events as they happen: `async for event in hf.stream(agent, goal)`.
 
         `event.fact` is the payload, one of the classes of `holdfast.facts`, and `event.type` its name. With `deltas`,
@@ -124,7 +128,14 @@ class Holdfast:
 
         return Stream(self._open(), self._group, begin, deltas=deltas)
 
-    async def resume(self, session: str, *, tools: Sequence[Callable[..., Any]] = (), steal: bool = False) -> Result:
+    async def resume(
+        self,
+        session: str,
+        *,
+        tools: Sequence[Callable[..., Any]] = (),
+        steal: bool = False,
+        output_type: type[T] | None = None,
+    ) -> Result[T]:
         """Continue a session from its log until it stops. Lifts a pause. Safe at any time.
 
         `tools` are the functions that the session uses; those of agents that this program has already run, and those
@@ -136,12 +147,12 @@ class Holdfast:
         state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store, self._runtime.kinds)
         assert state.created is not None
         given = {**self._tools, **runners(tools)}
-        check_functions(row.key or row.session_id, state.created.agent.custom, given)
+        check_functions(row.key or row.session_id, functions(state.created.agent), given)
         self._tools = given
         if (state.paused or state.ended == RESTING) and not state.stop_seq:
             await self._runtime.intake.resume(row)
         await to_rest(self._runtime, row.session_id, given, NoObserver(), steal=steal)
-        return await result_of(self._runtime, row.session_id)
+        return await result_of(self._runtime, row.session_id, output_type)
 
     async def serve(self, *, limit: int = 16, on_error: Callable[[str, HoldfastError], None] | None = None) -> NoReturn:
         """Run due sessions of this home, up to `limit` side by side, until cancelled.
@@ -153,7 +164,7 @@ class Holdfast:
         """
         await serve_all(self._open(), lambda: self._tools, whole("limit", limit), on_error)
 
-    async def _begun(self, agent: Agent, goal: str, options: RunOptions) -> Begun:
+    async def _begun(self, agent: Agent[Any], goal: str, options: RunOptions) -> Begun:
         runtime = self._open()
         order = order_of(options)
         row, before = await opened(runtime, agent, goal, order)
@@ -166,9 +177,9 @@ class Holdfast:
         """Return all sessions, newest first."""
         return [session_of(each.row, each.costs, running=each.running) for each in await sessions(self._open().store)]
 
-    async def show(self, session: str) -> Result:
-        """Return a session with its latest message and its open items."""
-        return await result_of(self._runtime, (await self._row(session)).session_id)
+    async def show(self, session: str, *, output_type: type[T] | None = None) -> Result[T]:
+        """Return a session with its latest message, its output, and its open items."""
+        return await result_of(self._runtime, (await self._row(session)).session_id, output_type)
 
     async def events(self, session: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
         """Yield the events of a session after position `after`, oldest first, whichever process runs it.
@@ -379,22 +390,3 @@ async def open(
                 group.cancel_scope.cancel()
         if failed is not None:
             raise failed
-
-
-def run_sync(
-    agent: Agent, goal: str, *, home: str | PathLike[str] | None = None, **options: Unpack[RunOptions]
-) -> Result:
-    """Run `Holdfast.run` in a program that is not async: open the home, run to the next stop, close it.
-
-    Raises as `run` does, and `UsageError` inside an event loop; use `await hf.run(…)` there.
-    """
-
-    async def once() -> Result:
-        async with open(home) as hf:
-            return await hf.run(agent, goal, **options)
-
-    try:
-        anyio.get_current_task()
-    except (RuntimeError, anyio.NoEventLoopError):
-        return anyio.run(once)
-    raise UsageError("run_sync was called inside an event loop; there, open a home and `await hf.run(agent, goal)`")

@@ -32,6 +32,7 @@ from holdfast.facts.codec import Event
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.serve import Service
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallStart
+from holdfast.session.tools.output import functions
 
 BACKLOG = 10_000
 """Pieces queued for a slow reader. Further deltas are dropped; events are read from the log and never dropped."""
@@ -97,7 +98,7 @@ async def serve_all(
         assert state.created is not None
         given = tools()
         try:
-            check_functions(session_id, state.created.agent.custom, given)
+            check_functions(session_id, functions(state.created.agent), given)
         except UsageError as error:
             raise NeedsProgram(str(error)) from error
         doors = runtime.doors(state.created.workspace)

@@ -37,7 +37,7 @@ class ToolContext:
 
 
 ALLOWED = (
-    "str, int, float, bool, None, list, dict with str keys, Literal, Enum, a msgspec Struct, a dataclass, "
+    "str, int, float, bool, None, list, dict with str keys, Literal, Enum, a msgspec Struct, a dataclass, a TypedDict, "
     "and unions of these with None"
 )
 
@@ -107,6 +107,18 @@ class Signature:
         return {name: getattr(converted, name) for name in self.parameters if name in value}
 
 
+def output_schema(kind: Any) -> dict[str, Any]:
+    """Return the JSON schema of an output type. Raises `UsageError` for one that no schema can describe."""
+    try:
+        _check_inner(kind, "output_type", "output", ())
+        schema: dict[str, Any] = _schema(msgspec.defstruct("Input", [("output", kind)]), {})["properties"]["output"]
+    except (TypeError, UsageError) as error:
+        raise UsageError(
+            f"output_type={_named(kind)} cannot be described to a model; an output is {ALLOWED}"
+        ) from error
+    return schema
+
+
 def _cannot(name: str, why: str) -> UsageError:
     return UsageError(f"the function {name!r} cannot be a tool: {why}")
 
@@ -157,7 +169,9 @@ def _check_type(kind: Any, name: str, where: str, inside: tuple[Any, ...]) -> No
         _check_inner(args[0], name, where, inside)
     elif origin is dict and args[0] is str:
         _check_inner(args[1], name, where, inside)
-    elif isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind)):
+    elif isinstance(kind, type) and (
+        issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)
+    ):
         for field, each in _fields_of(kind, name).items():
             _check_inner(each, name, f"{where}.{field}", (*inside, kind))
     elif not (isinstance(kind, type) and issubclass(kind, enum.Enum)):

@@ -25,6 +25,7 @@ from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import CustomTool
 from holdfast.session.money import pico_from_usd, usd
 from holdfast.session.tools import TOOLS
+from holdfast.session.tools.output import SUBMIT_OUTPUT
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 86_400.0
@@ -273,7 +274,7 @@ def tool(
 def _checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a tool name: use 1 to 64 letters, digits, - and _, such as name='send_mail'")
-    if name in TOOLS:
+    if name in (*TOOLS, SUBMIT_OUTPUT):
         raise UsageError(f"{name!r} is a built-in tool of Holdfast; choose another name: name='my_{name}'")
     return name
 

@@ -8,13 +8,17 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
+
+import msgspec
 
 from holdfast.app.compose import Runtime
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
+from holdfast.errors import UsageError
 from holdfast.facts.base import Document, Image, Usage
 from holdfast.facts.people import ItemKind, Verdict
+from holdfast.kinds.run.kind import RunState
 from holdfast.service.events import last_message
 from holdfast.service.inbox import Shown, items
 from holdfast.service.sessions import costs_of
@@ -23,6 +27,15 @@ from holdfast.session.costs import Costs
 from holdfast.session.money import PICO
 from holdfast.session.rows import ItemStatus, SessionRow
 from holdfast.session.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 Status = Literal["running", "runnable", "parked", "done", "failed", "cancelled"]
 
@@ -115,13 +128,15 @@ class Session:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result(Session):
+class Result(Session, Generic[T]):
     """A session with its result: `text` is the model's latest message, empty without one.
 
     `goal` is complete here. `usage` counts tokens; None when a model did not report all of them. `items` are its open
-    inbox items.
+    inbox items. `output` is the submitted output, of the agent's `output_type`; None before it is submitted and for
+    agents without one. `show` and `resume` take the type as `output_type`, else they return plain JSON data.
     """
 
+    output: T | None = None
     text: str
     usage: Usage | None
     items: tuple[Item, ...]
@@ -239,8 +254,11 @@ def spending_of(line: Line) -> Spending:
     return Spending(label=line.label, known_usd=known, complete=not line.cost.unpriced, sessions=line.sessions)
 
 
-async def result_of(runtime: Runtime, session_id: str) -> Result:
-    """Return a session with its latest message and its open items."""
+async def result_of(runtime: Runtime, session_id: str, output_type: type[T] | None = None) -> Result[T]:
+    """Return a session with its latest message, its output, and its open items.
+
+    Raises `UsageError` for an output that is not of the given type.
+    """
     row = await runtime.store.find(session_id)
     running = row.session_id in await runtime.store.holders()
     state: State
@@ -249,8 +267,17 @@ async def result_of(runtime: Runtime, session_id: str) -> Result:
     about = session_of(row, (await costs_of(runtime.store, row))[row.session_id], running=running)
     given = {name: getattr(about, name) for name in Session.__dataclass_fields__}
     given["goal"] = state.created.goal if state.created else row.goal
+    output = state.tenant.own.output if isinstance(state.tenant.own, RunState) else None
+    if output is not None and output_type is not None:
+        try:
+            output = msgspec.convert(output, output_type)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"the output of session {row.key or row.session_id} is of another type: {error}"
+            ) from error
     return Result(
         **given,
+        output=output,
         text=await last_message(runtime.store, state),
         usage=None if state.uncounted else state.usage,
         items=tuple(map(item_of, asked)),
