@@ -97,6 +97,19 @@ async def test_another_goal_needs_another_output(hf: holdfast.Holdfast, tmp_path
         await hf.run(other, "three", key="k")
 
 
+async def test_children_do_not_submit_it(hf: holdfast.Holdfast, tmp_path: Path) -> None:
+    turns = [call("spawn", goal="a part"), submit(1), call("wait_for_children"), turn(text="Over.")]
+    agent = holdfast.Agent(script(tmp_path / "m.json", *turns), tools=["spawn", "wait_for_children"], output_type=int)
+    result = await hf.run(agent, "x", max_turns=10)
+    assert (result.status, result.output) == ("done", 1)
+    children = [each for each in await hf.sessions() if each.parent]
+    assert {each.status for each in children} == {"done"}
+    for each in children:
+        assert (await hf.show(each.session_id)).output is None
+        told = [getattr(event.fact, "content", "") async for event in hf.events(each.session_id)]
+        assert any("there is no tool named 'submit_output'" in words for words in told if isinstance(words, str))
+
+
 PROGRAM = """
 import anyio, os, sys, holdfast
 async def main():
