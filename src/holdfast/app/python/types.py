@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
+from typing import Any, Generic, Literal, TypedDict
 
 import msgspec
 
@@ -28,14 +29,13 @@ from holdfast.session.money import PICO
 from holdfast.session.rows import ItemStatus, SessionRow
 from holdfast.session.state import State
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    T = TypeVar("T", default=Any)
-else:
+if sys.version_info >= (3, 13):
     from typing import TypeVar
+else:
+    from typing_extensions import TypeVar  # a dependency of anyio on these versions
 
-    T = TypeVar("T")
+T = TypeVar("T", default=Any)
+"""Type of an output."""
 
 Status = Literal["running", "runnable", "parked", "done", "failed", "cancelled"]
 
