@@ -105,7 +105,7 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
         return loop
     if not name and settings is not None:
         require(settings.ignored, "model")
-    _known(name, provider)
+    check_name(name)
     endpoint = endpoint_of(parse_name(name))
     own = _own_price((settings or Settings()).prices, endpoint.name)
     remote = REMOTES[provider]
@@ -205,7 +205,11 @@ def _proof(provider: str) -> Any:
     return importlib.import_module(PROOF[provider])
 
 
-def _known(name: str, provider: str) -> None:
+def check_name(name: str) -> None:
+    """Raise `UsageError` for a model name whose provider is unknown. Asks nobody."""
+    provider = name.partition(":")[0]
+    if provider in (*FILES, *PROOF) or name == LOOP:
+        return
     if not name:
         raise UsageError(
             "no model is named; give one with --model, for example --model scripted:FILE; `holdfast doctor` "

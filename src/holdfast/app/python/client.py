@@ -6,6 +6,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
+from decimal import Decimal
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Unpack, overload
@@ -21,6 +22,7 @@ from holdfast.app.python.opening import blocks, cap_of, opened, order_of, whole
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import (
     Attachment,
+    CostLine,
     Delta,
     Dollars,
     Item,
@@ -33,21 +35,27 @@ from holdfast.app.python.types import (
 )
 from holdfast.app.settings.config import FOUND, Settings, load_settings
 from holdfast.app.settings.values import count, known_key
+from holdfast.app.workspace_files import fork_at
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, local_day
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.people import Verdict
 from holdfast.facts.session import SessionUpdated
+from holdfast.kinds.mission.brief.document import markdown
 from holdfast.model.prices import parse_prices
 from holdfast.service.answers import Answer
+from holdfast.service.briefs import brief_of
 from holdfast.service.events import PAGE
 from holdfast.service.events import events as page_of
 from holdfast.service.inbox import items, shown
 from holdfast.service.intake import Intake
-from holdfast.service.sessions import sessions
+from holdfast.service.opening import check_key
+from holdfast.service.sessions import costs_of, sessions
+from holdfast.service.spending import By, spending
+from holdfast.session.money import PICO
 from holdfast.session.rows import SessionRow
 
 
@@ -225,6 +233,39 @@ class Holdfast:
         )
         if change != SessionUpdated():
             await self._intake(by).update(row, change)
+
+    async def fork(
+        self, session: str, at: int, *, key: str = "", budget_usd: Dollars | None = None, by: str = ""
+    ) -> Session:
+        """Open a fork of a session after the event `at`, or return the one with this key.
+
+        It has the session's log and files up to there, and waits until it is resumed or receives a message. Without
+        `budget_usd` it gets the cap of the session. Raises `UsageError`, and `CannotRunSafely` without a snapshot.
+        """
+        origin = await self._row(session)
+        if key:
+            check_key(key, "key=")
+        cap = cap_of(budget_usd) if budget_usd is not None else None
+        runtime = self._open()
+        row = (await fork_at(runtime, origin, at, key, cap, self._intake(by))).row
+        return session_of(row, (await costs_of(runtime.store, row))[row.session_id], running=False)
+
+    async def brief(self, session: str) -> str:
+        """Return the brief of a session and all sessions below it, as Markdown."""
+        runtime, row = self._open(), await self._row(session)
+        return markdown(await brief_of(runtime.store, runtime.kinds, runtime.shelf, row))
+
+    async def cost(self, by: By = "day") -> list[CostLine]:
+        """Return what all sessions of the home cost, by day in local time, model, session, or project."""
+        return [
+            CostLine(
+                label=line.label,
+                usd=Decimal(line.cost.pico) / PICO,
+                complete=not line.cost.unpriced,
+                sessions=line.sessions,
+            )
+            for line in await spending(self._open().store, by, local_day)
+        ]
 
     # --- answering ------------------------------------------------------------------------------------
 
