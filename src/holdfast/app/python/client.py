@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from decimal import Decimal
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,7 +17,7 @@ from anyio.abc import TaskGroup
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.python.agent import Agent, check_functions, functions_of, runners
 from holdfast.app.python.drive import Begun, Stream, serve_all, to_rest
-from holdfast.app.python.opening import blocks, cap_of, opened, order_of, whole
+from holdfast.app.python.opening import blocks, cap_of, checked_setting, opened, order_of, whole
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import (
     Attachment,
@@ -33,8 +32,7 @@ from holdfast.app.python.types import (
     result_of,
     session_of,
 )
-from holdfast.app.settings.config import FOUND, Settings, load_settings
-from holdfast.app.settings.values import count, known_key
+from holdfast.app.settings.config import load_settings
 from holdfast.app.workspace_files import fork_at
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
@@ -45,7 +43,6 @@ from holdfast.facts.codec import Event
 from holdfast.facts.people import Verdict
 from holdfast.facts.session import SessionUpdated
 from holdfast.kinds.mission.brief.document import markdown
-from holdfast.model.prices import parse_prices
 from holdfast.service.answers import Answer
 from holdfast.service.briefs import brief_of
 from holdfast.service.events import PAGE
@@ -361,7 +358,7 @@ async def open(
     given = dict(settings or {})
     if home is not None:
         given["home"] = fspath(home)
-    loaded = load_settings(Path.cwd(), {name: _setting(name, value) for name, value in given.items()})
+    loaded = load_settings(Path.cwd(), {name: checked_setting(name, value) for name, value in given.items()})
     for each in loaded.ignored:
         warnings.warn(each.note(), stacklevel=4)
     async with open_runtime(loaded, via="api") as runtime:
@@ -377,26 +374,6 @@ async def open(
                 group.cancel_scope.cancel()
         if failed is not None:
             raise failed
-
-
-def _setting(name: str, value: Any) -> Any:
-    """Check one of the settings as in a file."""
-    kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
-    known_key(name, kinds, "settings")
-    if name == "prices":
-        return parse_prices(value, "settings")
-    if kinds[name] == "int":
-        try:
-            return count(value)
-        except ValueError as error:
-            raise UsageError(f"{name} in settings: {error}") from error
-    if kinds[name].startswith("dict"):
-        if not isinstance(value, dict):
-            raise UsageError(f"{name} in settings is {value!r}; it must be a dict, as its table in holdfast.toml")
-        return value
-    if isinstance(value, bool) or not isinstance(value, str | PathLike | int | float):
-        raise UsageError(f"{name} in settings is {value!r}; it must be text")
-    return fspath(value) if isinstance(value, PathLike) else str(value)
 
 
 def run_sync(
