@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -60,10 +61,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Stream a completion, or fail."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        (goal,) = {
-            word for word in json.dumps(body).replace('"', " ").replace("\\", " ").split() if word[:5] == "goal_"
-        }
-        turn = self.server.turn(goal)
+        turn = self.server.turn(re.findall(r"goal_\d+", json.dumps(body))[0])
         if turn == "out":
             self.send_error(503)
             return
