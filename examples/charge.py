@@ -33,7 +33,7 @@ async def main() -> None:
     agent = holdfast.Agent(tools=[charge])
     async with holdfast.open() as hf:
         async for piece in hf.stream(agent, "Charge Ann 500 cents.", key="invoice-12", deltas=True):
-            if isinstance(piece, holdfast.Delta) and piece.kind == "text":
+            if isinstance(piece, holdfast.Delta):
                 print(piece.text, end="", flush=True)
         result = await hf.show("invoice-12")
     print(f"\n{result.status}: {LEDGER.read_text()}")

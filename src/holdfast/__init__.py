@@ -29,7 +29,6 @@ __version__ = "0.1.0"
 _WHERE = {
     "Agent": "holdfast.app.python.agent",
     "CannotRunSafely": "holdfast.errors",
-    "CostLine": "holdfast.app.python.types",
     "Delta": "holdfast.app.python.types",
     "Document": "holdfast.facts.base",
     "Event": "holdfast.facts.codec",
@@ -43,7 +42,6 @@ _WHERE = {
     "Session": "holdfast.app.python.types",
     "Stream": "holdfast.app.python.drive",
     "Tool": "holdfast.app.python.tools",
-    "ToolContext": "holdfast.app.python.signatures",
     "UnknownSession": "holdfast.errors",
     "UsageError": "holdfast.errors",
     "open": "holdfast.app.python.client",

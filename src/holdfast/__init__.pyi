@@ -5,10 +5,8 @@ from holdfast.app.python.client import Holdfast as Holdfast
 from holdfast.app.python.client import open as open
 from holdfast.app.python.client import run_sync as run_sync
 from holdfast.app.python.drive import Stream as Stream
-from holdfast.app.python.signatures import ToolContext as ToolContext
 from holdfast.app.python.tools import Tool as Tool
 from holdfast.app.python.tools import tool as tool
-from holdfast.app.python.types import CostLine as CostLine
 from holdfast.app.python.types import Delta as Delta
 from holdfast.app.python.types import Item as Item
 from holdfast.app.python.types import Result as Result

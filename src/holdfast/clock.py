@@ -43,11 +43,6 @@ def local_time(at_us: int, form: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
     return datetime.fromtimestamp(at_us / 1_000_000, UTC).astimezone().strftime(form)
 
 
-def local_day(at_us: int) -> str:
-    """Return the date of a time on this machine."""
-    return local_time(at_us, "%Y-%m-%d")
-
-
 def rfc3339(at_us: int) -> str:
     """Format a time as RFC 3339 text with microseconds and `Z`."""
     return datetime.fromtimestamp(at_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

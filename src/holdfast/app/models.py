@@ -108,7 +108,7 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
         return loop
     if not name and settings is not None:
         require(settings.ignored, "model")
-    check_name(name)
+    _known(name, provider)
     endpoint = endpoint_of(parse_name(name))
     own = _own_price((settings or Settings()).prices, endpoint.name)
     remote = REMOTES[provider]
@@ -208,21 +208,7 @@ def _proof(provider: str) -> Any:
     return importlib.import_module(PROOF[provider])
 
 
-def shared_model(name: str, settings: Settings, folder: Path) -> Model:
-    """Load a model for a session. The sessions of a home share its provider; `folder` has a file for each one out."""
-    model = find_model(name, settings)
-    if name.partition(":")[0] not in REMOTES:
-        return model
-    named = parse_name(name)
-    file = folder / hashlib.sha256(f"{named.provider}@{named.base_url}".encode()).hexdigest()[:16]
-    return SharedModel(model, file, SystemClock(), system_entropy)
-
-
-def check_name(name: str) -> None:
-    """Raise `UsageError` for a model name whose provider is unknown. Asks nobody."""
-    provider = name.partition(":")[0]
-    if provider in (*FILES, *PROOF) or name == LOOP:
-        return
+def _known(name: str, provider: str) -> None:
     if not name:
         raise UsageError(
             "no model is named; give one with --model, for example --model scripted:FILE; `holdfast doctor` "
@@ -231,6 +217,16 @@ def check_name(name: str) -> None:
     if provider not in REMOTES:
         near = f"; {nearest(provider, (*REMOTES, *FILES))}" if ":" in name else ""
         raise UsageError(f"unknown model {name!r}{near}. There are {KNOWN} (and the oracle of `holdfast demo`)")
+
+
+def shared_model(name: str, settings: Settings, folder: Path) -> Model:
+    """Load a model for a session. The sessions of a home share its provider; `folder` has a file for each one out."""
+    model = find_model(name, settings)
+    if name.partition(":")[0] not in REMOTES:
+        return model
+    named = parse_name(name)
+    file = folder / hashlib.sha256(f"{named.provider}@{named.base_url}".encode()).hexdigest()[:16]
+    return SharedModel(model, file, SystemClock(), system_entropy)
 
 
 def _own_price(prices: Mapping[str, Price], name: ModelName) -> OwnPrice | None:

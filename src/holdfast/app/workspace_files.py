@@ -1,14 +1,13 @@
-"""The files of a session's workspace at an event: changes since then, undo, forks, and a restored copy (S22)."""
+"""The files of a session's workspace at an event: changes since then, and a restored copy (S22)."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, Runtime
+from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
 from holdfast.app.screen.events import counted
 from holdfast.app.trust_prompt import can_ask, confirmed
@@ -16,13 +15,9 @@ from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
-from holdfast.log.worker_locks import is_live
 from holdfast.repo.base import Change, Owner, Shelf
-from holdfast.service import forks
 from holdfast.service import undo as service
-from holdfast.service.forks import Forked, Ground, Point, Wish, point_at
-from holdfast.service.intake import Intake
-from holdfast.service.opening import check_models
+from holdfast.service.forks import Point, point_at
 from holdfast.session.context.text import harmless
 from holdfast.session.rows import SessionRow
 
@@ -84,25 +79,6 @@ async def _snapshots(
     finally:
         with contextlib.suppress(CannotRunSafely):
             await shelf.forget(look)
-
-
-async def fork_at(
-    runtime: Runtime, origin: SessionRow, seq: int, key: str, cap_pico: int | None, intake: Intake
-) -> Forked:
-    """Open a fork of a session after an event, or return the one with this key. Without a cap it gets the origin's."""
-    done = await forks.existing(intake, origin, seq, key) if key else None
-    if done is not None:
-        return done
-    point = await point_at(runtime.store, origin, seq, runtime.kinds)
-    if cap_pico is None and origin.accounts:
-        account = await runtime.store.account(origin.accounts[0])
-        cap_pico = account.cap_pico if account else None
-    elif cap_pico is not None and not point.state.limits.unpriced:
-        check_models(runtime.site, (origin.model,), cap_pico)
-    home = runtime.home
-    ground = Ground(home.workspaces, runtime.worker.worker_id, partial(is_live, home.workers))
-    wish = Wish(key, cap_pico, PROGRAM)
-    return await forks.fork(intake, shelf_of(runtime), ground, origin, point, wish)
 
 
 async def undo(call: Call, runtime: Runtime, row: SessionRow, point: Point, workspace: Workspace) -> None:

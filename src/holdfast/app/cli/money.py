@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from datetime import datetime
 from typing import Any
 
 from holdfast.app.call import Call
@@ -14,7 +15,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.screen.events import one_line
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.values import nearest
-from holdfast.clock import SystemClock, local_day
+from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.shift import Period
 from holdfast.service.spending import EARLIER, WAYS, Line, spending
@@ -135,3 +136,8 @@ async def cost_run(call: Call) -> int:
     if any(line.label == EARLIER for line in found):
         call.note(f"`{EARLIER}`: before the hours that each session keeps, about a week of its work.")
     return 0
+
+
+def local_day(at_us: int) -> str:
+    """Return the date of a time, in microseconds, in the local time zone."""
+    return datetime.fromtimestamp(at_us / 1_000_000).astimezone().date().isoformat()

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
-from holdfast.app.models import check_name, settled_model
+from holdfast.app.models import settled_model
 from holdfast.app.python.tools import Runner, Tool, tool
 from holdfast.app.settings.agent_file import load_agent, load_rules
 from holdfast.app.settings.values import nearest
@@ -37,7 +37,7 @@ class Agent:
     `fallbacks` are models to use when the first cannot answer. `thinking` is how much the model may reason before it
     answers, empty for its provider's default. `name` appears in lists.
 
-    Raises `UsageError` for an unknown model, tool, rule, or value.
+    Raises `UsageError` for an unknown tool, rule, or value.
     """
 
     model: str = ""
@@ -58,8 +58,6 @@ class Agent:
                 raise UsageError(f"{field} of an agent is {getattr(self, field)!r}; it must be text")
         for field in ("tools", "allow", "ask", "deny", "fallbacks"):
             object.__setattr__(self, field, _sequence(field, getattr(self, field)))
-        for model in filter(None, (self.model, *self.fallbacks)):
-            check_name(model)
         if self.thinking not in get_args(Thinking):
             raise UsageError(
                 f"thinking={self.thinking!r} is not one of off, low, medium, high; leave it out for the default"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from decimal import Decimal
+from dataclasses import fields
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Unpack, overload
@@ -17,11 +17,10 @@ from anyio.abc import TaskGroup
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.python.agent import Agent, check_functions, functions_of, runners
 from holdfast.app.python.drive import Begun, Stream, serve_all, to_rest
-from holdfast.app.python.opening import blocks, cap_of, checked_setting, opened, order_of, whole
+from holdfast.app.python.opening import blocks, cap_of, opened, order_of, whole
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import (
     Attachment,
-    CostLine,
     Delta,
     Dollars,
     Item,
@@ -32,27 +31,23 @@ from holdfast.app.python.types import (
     result_of,
     session_of,
 )
-from holdfast.app.settings.config import load_settings
-from holdfast.app.workspace_files import fork_at
+from holdfast.app.settings.config import FOUND, Settings, load_settings
+from holdfast.app.settings.values import count, known_key
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
-from holdfast.clock import SystemClock, local_day
+from holdfast.clock import SystemClock
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.people import Verdict
 from holdfast.facts.session import SessionUpdated
-from holdfast.kinds.mission.brief.document import markdown
+from holdfast.model.prices import parse_prices
 from holdfast.service.answers import Answer
-from holdfast.service.briefs import brief_of
 from holdfast.service.events import PAGE
 from holdfast.service.events import events as page_of
 from holdfast.service.inbox import items, shown
 from holdfast.service.intake import Intake
-from holdfast.service.opening import check_key
-from holdfast.service.sessions import costs_of, sessions
-from holdfast.service.spending import By, spending
-from holdfast.session.money import PICO
+from holdfast.service.sessions import sessions
 from holdfast.session.rows import SessionRow
 
 
@@ -231,39 +226,6 @@ class Holdfast:
         if change != SessionUpdated():
             await self._intake(by).update(row, change)
 
-    async def fork(
-        self, session: str, at: int, *, key: str = "", budget_usd: Dollars | None = None, by: str = ""
-    ) -> Session:
-        """Open a fork of a session after the event `at`, or return the one with this key.
-
-        It has the session's log and files up to there, and waits until it is resumed or receives a message. Without
-        `budget_usd` it gets the cap of the session. Raises `UsageError`, and `CannotRunSafely` without a snapshot.
-        """
-        origin = await self._row(session)
-        if key:
-            check_key(key, "key=")
-        cap = cap_of(budget_usd) if budget_usd is not None else None
-        runtime = self._open()
-        row = (await fork_at(runtime, origin, at, key, cap, self._intake(by))).row
-        return session_of(row, (await costs_of(runtime.store, row))[row.session_id], running=False)
-
-    async def brief(self, session: str) -> str:
-        """Return the brief of a session and all sessions below it, as Markdown."""
-        runtime, row = self._open(), await self._row(session)
-        return markdown(await brief_of(runtime.store, runtime.kinds, runtime.shelf, row))
-
-    async def cost(self, by: By = "day") -> list[CostLine]:
-        """Return what all sessions of the home cost, by day in local time, model, session, or project."""
-        return [
-            CostLine(
-                label=line.label,
-                usd=Decimal(line.cost.pico) / PICO,
-                complete=not line.cost.unpriced,
-                sessions=line.sessions,
-            )
-            for line in await spending(self._open().store, by, local_day)
-        ]
-
     # --- answering ------------------------------------------------------------------------------------
 
     async def inbox(self, *, open_only: bool = True) -> list[Item]:
@@ -358,7 +320,7 @@ async def open(
     given = dict(settings or {})
     if home is not None:
         given["home"] = fspath(home)
-    loaded = load_settings(Path.cwd(), {name: checked_setting(name, value) for name, value in given.items()})
+    loaded = load_settings(Path.cwd(), {name: _setting(name, value) for name, value in given.items()})
     for each in loaded.ignored:
         warnings.warn(each.note(), stacklevel=4)
     async with open_runtime(loaded, via="api") as runtime:
@@ -374,6 +336,26 @@ async def open(
                 group.cancel_scope.cancel()
         if failed is not None:
             raise failed
+
+
+def _setting(name: str, value: Any) -> Any:
+    """Check one of the settings as in a file."""
+    kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
+    known_key(name, kinds, "settings")
+    if name == "prices":
+        return parse_prices(value, "settings")
+    if kinds[name] == "int":
+        try:
+            return count(value)
+        except ValueError as error:
+            raise UsageError(f"{name} in settings: {error}") from error
+    if kinds[name].startswith("dict"):
+        if not isinstance(value, dict):
+            raise UsageError(f"{name} in settings is {value!r}; it must be a dict, as its table in holdfast.toml")
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | PathLike | int | float):
+        raise UsageError(f"{name} in settings is {value!r}; it must be text")
+    return fspath(value) if isinstance(value, PathLike) else str(value)
 
 
 def run_sync(

@@ -17,14 +17,13 @@ from holdfast.app.compose import Runtime
 from holdfast.app.python.agent import Agent, check_functions, declared, functions_of, runners
 from holdfast.app.python.types import Attachment, Dollars
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
-from holdfast.app.settings.config import FOUND, Settings, budget_pico, pinned_rules
+from holdfast.app.settings.config import budget_pico, pinned_rules
 from holdfast.app.settings.trust import require
 from holdfast.app.settings.values import count, known_key
 from holdfast.errors import UsageError
 from holdfast.facts.base import Block, Document, Image, Text
 from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
-from holdfast.model.prices import parse_prices
 from holdfast.service.opening import (
     Change,
     NewSession,
@@ -299,23 +298,3 @@ def _check_kept(runtime: Runtime, agent: Agent, order: Order, row: SessionRow, c
         )
     if order.criteria and tuple(order.criteria) != created.criteria:
         raise UsageError(f"session {name} has other criteria, and they do not change; leave criteria out")
-
-
-def checked_setting(name: str, value: Any) -> Any:
-    """Check one of the settings as in a file, and return it. Raises `UsageError`."""
-    kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
-    known_key(name, kinds, "settings")
-    if name == "prices":
-        return parse_prices(value, "settings")
-    if kinds[name] == "int":
-        try:
-            return count(value)
-        except ValueError as error:
-            raise UsageError(f"{name} in settings: {error}") from error
-    if kinds[name].startswith("dict"):
-        if not isinstance(value, dict):
-            raise UsageError(f"{name} in settings is {value!r}; it must be a dict, as its table in holdfast.toml")
-        return value
-    if isinstance(value, bool) or not isinstance(value, str | PathLike | int | float):
-        raise UsageError(f"{name} in settings is {value!r}; it must be text")
-    return fspath(value) if isinstance(value, PathLike) else str(value)

@@ -18,20 +18,6 @@ from holdfast.errors import UsageError
 KEY = "idempotency_key"
 """The parameter of a keyed tool that the model does not see."""
 
-
-@dataclasses.dataclass(frozen=True)
-class ToolContext:
-    """The call that a tool's function serves. A parameter of this type is filled in; the model does not see it.
-
-    After a crash the same call may be tried again: `idempotency_key` is the same each time, and no other call has it.
-    `call_id` names the call in the log of `session_id`.
-    """
-
-    session_id: str
-    call_id: str
-    idempotency_key: str
-
-
 ALLOWED = (
     "str, int, float, bool, None, list, dict with str keys, Literal, Enum, a msgspec Struct, a dataclass, "
     "and unions of these with None"
@@ -55,12 +41,9 @@ class Signature:
 
     def __init__(self, function: Callable[..., Any], name: str, *, keyed: bool) -> None:
         self.name = name
-        hints = _hints(function, name)
         self.parameters = _parameters(function, name, keyed=keyed)
-        self.contexts = [each for each in self.parameters if hints.get(each) is ToolContext]
-        for context in self.contexts:
-            del self.parameters[context]
         self.description, notes = _documented(function, name, set(self.parameters))
+        hints = _hints(function, name)
         fields: list[tuple[str, Any, Any]] = []
         for parameter in self.parameters.values():
             kind = hints.get(parameter.name)

@@ -17,7 +17,7 @@ import anyio.from_thread
 import anyio.lowlevel
 import msgspec
 
-from holdfast.app.python.signatures import KEY, Signature, ToolContext
+from holdfast.app.python.signatures import KEY, Signature
 from holdfast.brain.doors import CustomResult
 from holdfast.errors import UsageError
 from holdfast.facts.base import OnUnknown
@@ -111,7 +111,7 @@ class Tool(Generic[P, R]):
                 f"the tool {name!r} has on_unknown={self._spec.on_unknown!r}, so its probe would never run; "
                 'pass on_unknown="probe", or leave the probe out'
             )
-        known = {*self._signature.parameters, *self._signature.contexts, *((KEY,) if self._spec.keyed else ())}
+        known = {*self._signature.parameters, *((KEY,) if self._spec.keyed else ())}
         if wrong := [each for each in inspect.signature(function).parameters if each not in known]:
             raise UsageError(
                 f"the probe of the tool {name!r} takes {wrong[0]!r}, which the tool does not have; "
@@ -153,7 +153,8 @@ class Runner:
         except msgspec.ValidationError as error:
             why = str(error).replace("`$.", "`").replace(" - at `$`", "")
             return CustomResult(False, f"the input of {self._spec.name} is not valid: {why}; nothing was done")
-        self._fill_in(arguments, call_id, key)
+        if self._spec.keyed:
+            arguments[KEY] = key
         try:
             result = await self._bounded(self._function, arguments)
         except _Overdue:
@@ -173,7 +174,7 @@ class Runner:
             arguments = self._signature.arguments(value)
         except msgspec.ValidationError:
             return False  # such a call never reached the function
-        self._fill_in(arguments, call_id, key)
+        arguments[KEY] = key
         for name, parameter in self._signature.parameters.items():
             if parameter.default is not parameter.empty:
                 arguments.setdefault(name, parameter.default)
@@ -183,13 +184,6 @@ class Runner:
         except (Exception, SystemExit):
             return None
         return said if isinstance(said, bool) else None
-
-    def _fill_in(self, arguments: dict[str, Any], call_id: str, key: str) -> None:
-        """Add the arguments that do not come from the model."""
-        if self._spec.keyed:
-            arguments[KEY] = key
-        for name in self._signature.contexts:
-            arguments[name] = ToolContext(key.partition(":")[0], call_id, key)
 
     async def _bounded(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Call a function within the time limit. Raises `_Overdue`, and everything that the function raises."""

@@ -81,11 +81,6 @@ class Item:
     proposed_usd: Decimal | None
     approvers: tuple[str, ...]
 
-    @property
-    def item_id(self) -> str:
-        """The same as `id`, by the name that JSON and events use."""
-        return self.id
-
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
@@ -116,19 +111,6 @@ class Session:
     due_at: datetime | None
     parent: str
     owner: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CostLine:
-    """One line of a report of costs. Without `complete`, a part had no price and `usd` is a minimum.
-
-    `sessions` is the number of sessions in it, 0 for days.
-    """
-
-    label: str
-    usd: Decimal
-    complete: bool
-    sessions: int
 
 
 @dataclass(frozen=True, kw_only=True)
