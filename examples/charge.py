@@ -33,8 +33,12 @@ async def main() -> None:
     agent = holdfast.Agent(tools=[charge])
     async with holdfast.open() as hf:
         async for piece in hf.stream(agent, "Charge Ann 500 cents.", key="invoice-12", deltas=True):
-            if isinstance(piece, holdfast.Delta):
+            if not isinstance(piece, holdfast.Delta):
+                continue
+            if piece.kind == "text":
                 print(piece.text, end="", flush=True)
+            elif piece.kind == "tool":
+                print(f"[{piece.text}]")
         result = await hf.show("invoice-12")
     print(f"\n{result.status}: {LEDGER.read_text()}")
 

@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Agent": "holdfast.app.python.agent",
+    "Brief": "holdfast.app.python.types",
     "CannotRunSafely": "holdfast.errors",
     "Delta": "holdfast.app.python.types",
     "Document": "holdfast.facts.base",
@@ -40,12 +41,14 @@ _WHERE = {
     "Result": "holdfast.app.python.types",
     "Rule": "holdfast.facts.session",
     "Session": "holdfast.app.python.types",
+    "Spending": "holdfast.app.python.types",
     "Stream": "holdfast.app.python.drive",
     "Tool": "holdfast.app.python.tools",
+    "ToolContext": "holdfast.app.python.signatures",
     "UnknownSession": "holdfast.errors",
     "UsageError": "holdfast.errors",
     "open": "holdfast.app.python.client",
-    "run_sync": "holdfast.app.python.client",
+    "run_sync": "holdfast.app.python.sync",
     "tool": "holdfast.app.python.tools",
 }
 """Public names and the modules that have them, loaded when they are asked for: `import holdfast` stays quick.

@@ -38,6 +38,10 @@ class SystemClock:
         await anyio.sleep(seconds)
 
 
+DAY = "%Y-%m-%d"
+"""Form of a date."""
+
+
 def local_time(at_us: int, form: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
     """Format a time for a user of this machine, in its local time with the name of the zone (`TZ`)."""
     return datetime.fromtimestamp(at_us / 1_000_000, UTC).astimezone().strftime(form)

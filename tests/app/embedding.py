@@ -20,8 +20,10 @@ def make_tool(folder: Path, on_unknown: OnUnknown) -> holdfast.Tool[..., Any]:
     """A function that notes each of its calls, and returns once there is a file `go`."""
 
     @holdfast.tool(on_unknown=on_unknown, keyed=True, price_usd=PRICE)
-    def charge(cents: int, *, idempotency_key: str) -> str:
+    def charge(cents: int, context: holdfast.ToolContext, *, idempotency_key: str) -> str:
         """Charge some cents."""
+        with (folder / "contexts").open("a") as file:
+            file.write(f"{context}\n")
         with (folder / "calls").open("a") as file:
             file.write(f"{idempotency_key} {cents}\n")
         print("begun", flush=True)

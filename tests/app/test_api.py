@@ -59,6 +59,27 @@ async def test_a_function_with_the_tools_of_the_sandbox(hf: holdfast.Holdfast, t
     assert [getattr(fact, "content", "") for fact in results] == ["[no output]", "hello\n"]
 
 
+async def test_a_function_learns_its_session_and_call(hf: holdfast.Holdfast, tmp_path: Path) -> None:
+    model = script(tmp_path / "m.json", call("note", text="hello"), turn(text="Noted."))
+    seen: list[holdfast.ToolContext] = []
+
+    def note(text: str, where: holdfast.ToolContext) -> str:
+        """Note a text."""
+        seen.append(where)
+        return text
+
+    result = await hf.run(holdfast.Agent(model, tools=[note]), "x", key="k")
+    (use,) = [event.fact async for event in hf.events("k") if event.type == "agent.tool_use"]
+    (context,) = seen
+    assert (context.session_id, context.session_key, context.workspace) == (result.session_id, "k", result.workspace)
+    assert context.call_id == getattr(use, "call_id", "")
+    assert context.idempotency_key == f"{context.session_id}:{context.call_id}"
+    (first, *_) = [event.fact async for event in hf.events("k")]
+    assert isinstance(first, SessionCreated)
+    (spec,) = first.agent.custom
+    assert list(spec.input_schema["properties"]) == ["text"]
+
+
 async def test_exceptions_are_content(hf: holdfast.Holdfast, tmp_path: Path) -> None:
     model = script(tmp_path / "m.json", call("publish", page="broken"), call("publish", pages=1), turn(text="I see."))
     result = await hf.run(holdfast.Agent(model, tools=[publish]), "x")

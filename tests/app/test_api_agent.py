@@ -113,6 +113,24 @@ def test_agents_that_cannot_be_meant(options: dict[str, Any], message: str) -> N
         holdfast.Agent("scripted:/m", **options)
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("antropic:claude-x", "did you mean 'anthropic'"),
+        ("claude-sonnet-4-5", "did you mean 'anthropic:claude-sonnet-4-5'"),
+        ("gpt-5", "did you mean 'openai:gpt-5'"),
+        ("openai:", "no name after the colon"),
+        ("scripted:", "names no file"),
+        ("m", "There are anthropic:NAME"),
+    ],
+)
+def test_unknown_models_are_refused_when_the_agent_is_created(model: str, message: str) -> None:
+    with pytest.raises(holdfast.UsageError, match=message):
+        holdfast.Agent(model)
+    with pytest.raises(holdfast.UsageError, match=message):
+        holdfast.Agent("scripted:/m", fallbacks=[model])
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

@@ -93,6 +93,9 @@ async def test_what_the_tool_declared_happens(
         result = await hf.resume("k")
         assert (result.status, result.text) == ("done", "All done.")
         assert calls(tmp_path) == [first] * times, "each time under the same key"
+        contexts = (tmp_path / "contexts").read_text().splitlines()
+        assert contexts == [contexts[0]] * times, "a repeated call learns the same of itself"
+        assert f"idempotency_key='{key}'" in contexts[0]
         known = await facts(hf, ToolResult)
         unknown = await facts(hf, ToolOutcomeUnknown)
         dispatched = await facts(hf, ToolDispatched)

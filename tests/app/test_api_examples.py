@@ -31,7 +31,7 @@ TURNS = {
 SAID = {
     "ten_lines": ["done Seat 12A is yours."],
     "approval": ["1 session.created", "publish:\n  page: front", "done The front page is out. 0.73"],
-    "charge": ["chargeAnn has paid.", "done: ses_", " Ann 500"],
+    "charge": ["[charge]\nAnn has paid.", "done: ses_", " Ann 500"],
 }
 """What each of them prints."""
 

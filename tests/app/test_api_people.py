@@ -49,7 +49,7 @@ async def test_a_denial_reaches_the_model(hf: holdfast.Holdfast, publisher: str)
     waiting = await hf.run(holdfast.Agent(publisher, tools=[publish], ask=["pub*"]), "x", owner="anna")
     with pytest.raises(holdfast.UsageError, match="may be answered by anna"):
         await hf.deny(waiting.items[0], by="ben")
-    await hf.deny(waiting.items[0].id, "Not on a Friday.", by="anna")
+    await hf.deny(waiting.items[0].item_id, "Not on a Friday.", by="anna")
     result = await hf.resume(waiting.session_id)
     (fact,) = [event.fact async for event in hf.events(result.session_id) if event.type == "agent.tool_result"]
     assert getattr(fact, "outcome", "") == "denied"

@@ -41,6 +41,7 @@ from holdfast.repo.repository import Repository
 from holdfast.service.intake import Intake
 from holdfast.service.opening import Site
 from holdfast.session.rows import Uptime
+from holdfast.session.tools.output import functions
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -179,7 +180,7 @@ class Runtime:
         if created.agent.model == LOOP:
             loop = importlib.import_module("holdfast.kinds.loop.agent")
             doors = replace(doors, tools=loop.loop_tools(session_id, created, self.store, self.store))
-        missing = [tool.name for tool in created.agent.custom if tool.name not in doors.tools]
+        missing = [tool.name for tool in functions(created.agent) if tool.name not in doors.tools]
         if missing:
             raise NeedsProgram(
                 f"it needs functions of the program that opened it ({', '.join(missing)}) and waits for that program"

@@ -19,6 +19,7 @@ from holdfast.errors import HoldfastError
 from holdfast.kinds import LOOP
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
+from holdfast.session.tools.output import functions
 
 START_S = 20.0
 """Timeout for a detached process to take its lease."""
@@ -75,9 +76,9 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
         return f"a worker serves this home, and goes on with {name}"
     if await is_attended(runtime.home, runtime.store, session_id, database_path(call.settings)):
         return f"another terminal is attached to {name}, and it continues there"
-    functions = state.created.agent.custom if state.created else ()
-    if functions and row.model != LOOP:
-        named = ", ".join(tool.name for tool in functions)
+    wanted = functions(state.created.agent) if state.created else ()
+    if wanted and row.model != LOOP:
+        named = ", ".join(tool.name for tool in wanted)
         return f"{name} goes on in the program that has its functions ({named})"
     if not start:
         return f"no process is running it; go on with `{call.typed('wake', name)}`"

@@ -87,6 +87,9 @@ PROOF = {"oracle": "holdfast.proof.oracle.load", "anxious": "holdfast.proof.orac
 FILES = ("scripted", "oracle")
 """Providers whose models are read from files."""
 
+MAKERS = {"claude": "anthropic", "gpt": "openai", "gemini": "google"}
+"""First letters of models → their provider, to propose it for a name without one."""
+
 KNOWN = "anthropic:NAME, openai:NAME, openai-chat:NAME, google:NAME, ollama:NAME, openai-compatible:NAME, scripted:FILE"
 """The accepted model names, for messages."""
 
@@ -108,7 +111,7 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
         return loop
     if not name and settings is not None:
         require(settings.ignored, "model")
-    _known(name, provider)
+    check_model_name(name)
     endpoint = endpoint_of(parse_name(name))
     own = _own_price((settings or Settings()).prices, endpoint.name)
     remote = REMOTES[provider]
@@ -195,8 +198,7 @@ def _ollama_url(text: str) -> str:
 
 
 def _of_file(name: str, provider: str, rest: str) -> Model:
-    if not rest:
-        raise UsageError(f"the model {name!r} names no file; for example: --model scripted:FILE")
+    check_model_name(name)
     if provider == "oracle":
         oracle: Model = _proof("oracle").load_oracle(Path(rest), SystemClock())
         return oracle
@@ -208,15 +210,24 @@ def _proof(provider: str) -> Any:
     return importlib.import_module(PROOF[provider])
 
 
-def _known(name: str, provider: str) -> None:
+def check_model_name(name: str) -> None:
+    """Raise `UsageError` for a name that no process could use, with a proposal. Asks no server and reads no file."""
+    provider, _, rest = name.partition(":")
+    if provider in (*FILES, *PROOF) or name == LOOP:
+        if provider in FILES and not rest:
+            raise UsageError(f"the model {name!r} names no file; for example: --model {provider}:FILE")
+        return
     if not name:
         raise UsageError(
             "no model is named; give one with --model, for example --model scripted:FILE; `holdfast doctor` "
             "proposes one for the keys that are here"
         )
     if provider not in REMOTES:
+        owner = next((owner for start, owner in MAKERS.items() if name.startswith(start)), "")
         near = f"; {nearest(provider, (*REMOTES, *FILES))}" if ":" in name else ""
+        near = f"; did you mean '{owner}:{name}'?" if owner and ":" not in name else near
         raise UsageError(f"unknown model {name!r}{near}. There are {KNOWN} (and the oracle of `holdfast demo`)")
+    parse_name(name)
 
 
 def shared_model(name: str, settings: Settings, folder: Path) -> Model:

@@ -34,6 +34,7 @@ from holdfast.service.posting import Caller
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
+from holdfast.session.tools.output import functions
 
 LOOK_AFTER_S = 60.0
 """Interval at which a process polls jobs whose hands are silent, since their supervisor may be gone."""
@@ -123,8 +124,8 @@ def _cannot(state: State) -> str:
     """The known reason why no process started here could continue the session; empty if there is none."""
     assert state.created is not None
     agent = state.created.agent
-    if agent.custom:
-        return f"it needs functions of the program that opened it ({', '.join(tool.name for tool in agent.custom)})"
+    if wanted := functions(agent):
+        return f"it needs functions of the program that opened it ({', '.join(tool.name for tool in wanted)})"
     try:
         if agent.model.partition(":")[0] not in FILES:
             endpoint_of(parse_name(agent.model))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from datetime import datetime
+from functools import partial
 from typing import Any
 
 from holdfast.app.call import Call
@@ -15,7 +15,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.screen.events import one_line
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.values import nearest
-from holdfast.clock import SystemClock
+from holdfast.clock import DAY, SystemClock, local_time
 from holdfast.errors import UsageError
 from holdfast.facts.shift import Period
 from holdfast.service.spending import EARLIER, WAYS, Line, spending
@@ -117,7 +117,7 @@ def cost_arguments(parser: argparse.ArgumentParser) -> None:
 async def cost_run(call: Call) -> int:
     """Print what all sessions cost, and the sum."""
     async with open_runtime(call.settings) as runtime:
-        found = await spending(runtime.store, call.args.by, local_day)
+        found = await spending(runtime.store, call.args.by, partial(local_time, form=DAY))
     total = Line("total", sum((line.cost for line in found), Cost()), sum(line.sessions for line in found))
     if call.json:
         for line in (*found, total):
@@ -136,8 +136,3 @@ async def cost_run(call: Call) -> int:
     if any(line.label == EARLIER for line in found):
         call.note(f"`{EARLIER}`: before the hours that each session keeps, about a week of its work.")
     return 0
-
-
-def local_day(at_us: int) -> str:
-    """Return the date of a time, in microseconds, in the local time zone."""
-    return datetime.fromtimestamp(at_us / 1_000_000).astimezone().date().isoformat()

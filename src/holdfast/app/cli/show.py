@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
 from holdfast.app.call import SESSION, Call, position
 from holdfast.app.cli.ps import public, standing
-from holdfast.app.compose import PROGRAM, Runtime, open_runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
+from holdfast.app.forking import fork_session
 from holdfast.app.running.family import workspace_of
 from holdfast.app.screen.access import outside_details, outside_lines, weakness
 from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.app.settings.config import budget_pico
-from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, shelf_of, show_changes, undo
+from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, show_changes, undo
 from holdfast.brain.recall import recall
 from holdfast.clock import local_time
 from holdfast.errors import UsageError
-from holdfast.log.worker_locks import is_live
-from holdfast.service import forks
 from holdfast.service.events import counting_answers, last_message
-from holdfast.service.forks import Forked, Ground, Wish, point_at
-from holdfast.service.opening import check_key, check_models
+from holdfast.service.forks import Forked, point_at
+from holdfast.service.opening import check_key
 from holdfast.service.sessions import children, costs_of
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.text import harmless
 from holdfast.session.costs import Costs, costs
-from holdfast.session.home import HOME
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
@@ -257,27 +254,10 @@ async def fork_run(call: Call) -> int:
     cap = budget_pico(call.args.budget)
     async with open_runtime(call.settings) as runtime:
         origin = await runtime.store.find(call.args.session)
-        if origin.session_id == HOME:
-            raise UsageError(f"{HOME} is the log of the home itself and never ran; `holdfast ps --all` lists sessions")
-        key, at = call.args.key, call.args.at
-        done = await forks.existing(runtime.intake, origin, at, key) if key else None
-        done = done or await _fork(call, runtime, origin, cap)
+        done = await fork_session(runtime, origin, call.args.at, call.args.key, cap)
         account = await runtime.store.account(done.row.accounts[0])
         _say(call, done, account.cap_pico if account else None)
         return 0
-
-
-async def _fork(call: Call, runtime: Runtime, origin: SessionRow, cap: int | None) -> Forked:
-    point = await point_at(runtime.store, origin, call.args.at, runtime.kinds)
-    if cap is None and origin.accounts:
-        account = await runtime.store.account(origin.accounts[0])
-        cap = account.cap_pico if account else None
-    elif cap is not None and not point.state.limits.unpriced:
-        check_models(runtime.site, (origin.model,), cap)
-    home = runtime.home
-    ground = Ground(home.workspaces, runtime.worker.worker_id, partial(is_live, home.workers))
-    wish = Wish(call.args.key, cap, PROGRAM)
-    return await forks.fork(runtime.intake, shelf_of(runtime), ground, origin, point, wish)
 
 
 def _say(call: Call, done: Forked, cap: int | None) -> None:

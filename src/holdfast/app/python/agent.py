@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
-from typing import Any, Literal, get_args
+from typing import Any, Generic, Literal, get_args
 
-from holdfast.app.models import settled_model
+from holdfast.app.models import check_model_name, settled_model
+from holdfast.app.python.signatures import output_schema
 from holdfast.app.python.tools import Runner, Tool, tool
+from holdfast.app.python.types import T
 from holdfast.app.settings.agent_file import load_agent, load_rules
 from holdfast.app.settings.values import nearest
 from holdfast.errors import UsageError
 from holdfast.facts import session as facts
 from holdfast.facts.session import CustomTool, Rule
 from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
+from holdfast.session.tools.output import output_tool
 
 Thinking = Literal["", "off", "low", "medium", "high"]
 
@@ -24,7 +27,7 @@ DECISIONS = ("allow", "ask", "deny")
 
 
 @dataclass(frozen=True)
-class Agent:
+class Agent(Generic[T]):
     """An agent: a model, its instructions, its tools, and the rules for using them.
 
     `model` is `provider:name`, as with `--model`; empty for the model of holdfast.toml or `HOLDFAST_MODEL`. The address
@@ -37,7 +40,11 @@ class Agent:
     `fallbacks` are models to use when the first cannot answer. `thinking` is how much the model may reason before it
     answers, empty for its provider's default. `name` appears in lists.
 
-    Raises `UsageError` for an unknown tool, rule, or value.
+    `output_type` is the type of the output that the agent must submit: a msgspec Struct, a dataclass, a TypedDict, or a
+    plain type such as `list[str]`. A session is done only after a valid output was submitted, which is then
+    `Result.output`. The model is told why an output is not valid; after five such messages in a row, a user is asked.
+
+    Raises `UsageError` for an unknown model, tool, rule, or value.
     """
 
     model: str = ""
@@ -51,6 +58,7 @@ class Agent:
     fallbacks: Sequence[str] = ()
     thinking: Thinking = ""
     name: str = "agent"
+    output_type: type[T] | None = None
 
     def __post_init__(self) -> None:
         for field in ("model", "system", "name"):
@@ -58,10 +66,14 @@ class Agent:
                 raise UsageError(f"{field} of an agent is {getattr(self, field)!r}; it must be text")
         for field in ("tools", "allow", "ask", "deny", "fallbacks"):
             object.__setattr__(self, field, _sequence(field, getattr(self, field)))
+        for model in (*((self.model,) if self.model else ()), *self.fallbacks):
+            check_model_name(model)
         if self.thinking not in get_args(Thinking):
             raise UsageError(
                 f"thinking={self.thinking!r} is not one of off, low, medium, high; leave it out for the default"
             )
+        if self.output_type is not None:
+            output_schema(self.output_type)
         object.__setattr__(self, "tools", tuple(_tool(each) for each in self.tools))
         names = tool_names(self)
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -72,7 +84,7 @@ class Agent:
     @classmethod
     def from_file(
         cls, path: str | PathLike[str], *, model: str = "", tools: Sequence[Callable[..., Any]] = ()
-    ) -> Agent:
+    ) -> Agent[Any]:
         """Load the agent of an `--agent` file (TOML: name, model, fallbacks, thinking, system or system_file, tools).
 
         `model` replaces the file's; `tools` are your functions, added to the tools of the file. Raises `UsageError` for
@@ -105,7 +117,7 @@ def _tool(given: Any) -> str | Tool[..., Any]:
     return given if isinstance(given, Tool) else tool(given)
 
 
-def _rules(agent: Agent, names: Sequence[str]) -> tuple[Rule, ...]:
+def _rules(agent: Agent[Any], names: Sequence[str]) -> tuple[Rule, ...]:
     given = agent.rules
     rules: list[Any] = []
     if isinstance(given, str | PathLike):
@@ -125,17 +137,17 @@ def _rules(agent: Agent, names: Sequence[str]) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def functions_of(agent: Agent) -> list[Tool[..., Any]]:
+def functions_of(agent: Agent[Any]) -> list[Tool[..., Any]]:
     """Return the functions among an agent's tools."""
     return [each for each in agent.tools if isinstance(each, Tool)]
 
 
-def tool_names(agent: Agent) -> list[str]:
+def tool_names(agent: Agent[Any]) -> list[str]:
     """Return the names of all the agent's tools, in order."""
     return [each if isinstance(each, str) else each.spec.name for each in agent.tools if isinstance(each, str | Tool)]
 
 
-def declared(agent: Agent, default_model: str) -> facts.Agent:
+def declared(agent: Agent[Any], default_model: str) -> facts.Agent:
     """Return the agent as recorded in the log. Raises `UsageError` without a model."""
     model = agent.model or default_model
     if not model:
@@ -143,13 +155,14 @@ def declared(agent: Agent, default_model: str) -> facts.Agent:
             f'the agent {agent.name!r} has no model; name one, such as holdfast.Agent("anthropic:NAME"), or set '
             "HOLDFAST_MODEL; `holdfast doctor` suggests one for the available keys"
         )
+    output = () if agent.output_type is None else (output_tool(output_schema(agent.output_type)),)
     return facts.Agent(
         model=settled_model(model),
         name=agent.name,
         system=agent.system,
         tools=tuple(each for each in agent.tools if isinstance(each, str)),
         rules=() if isinstance(agent.rules, str | PathLike) else tuple(agent.rules),
-        custom=tuple(each.spec for each in functions_of(agent)),
+        custom=(*(each.spec for each in functions_of(agent)), *output),
         fallbacks=tuple(settled_model(each) for each in agent.fallbacks),
         thinking=agent.thinking,
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from datetime import datetime
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Unpack, overload
@@ -15,40 +16,49 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.forking import fork_session
 from holdfast.app.python.agent import Agent, check_functions, functions_of, runners
 from holdfast.app.python.drive import Begun, Stream, serve_all, to_rest
-from holdfast.app.python.opening import blocks, cap_of, opened, order_of, whole
+from holdfast.app.python.opening import blocks, cap_of, opened, order_of, setting_value, whole
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import (
     Attachment,
+    Brief,
     Delta,
     Dollars,
     Item,
     Result,
     RunOptions,
     Session,
+    Spending,
+    T,
     item_of,
     result_of,
     session_of,
+    spending_of,
 )
-from holdfast.app.settings.config import FOUND, Settings, load_settings
-from holdfast.app.settings.values import count, known_key
+from holdfast.app.settings.config import load_settings
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
-from holdfast.clock import SystemClock
+from holdfast.clock import DAY, SystemClock, local_time
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.people import Verdict
 from holdfast.facts.session import SessionUpdated
-from holdfast.model.prices import parse_prices
+from holdfast.kinds.mission.brief.document import markdown
 from holdfast.service.answers import Answer
+from holdfast.service.briefs import brief_of
 from holdfast.service.events import PAGE
 from holdfast.service.events import events as page_of
 from holdfast.service.inbox import items, shown
 from holdfast.service.intake import Intake
-from holdfast.service.sessions import sessions
+from holdfast.service.opening import check_key
+from holdfast.service.sessions import costs_of, sessions
+from holdfast.service.spending import WAYS, By, spending
+from holdfast.session.fold.hands import RESTING
 from holdfast.session.rows import SessionRow
+from holdfast.session.tools.output import functions
 
 
 class Holdfast:
@@ -72,7 +82,7 @@ class Holdfast:
 
     # --- running --------------------------------------------------------------------------------------
 
-    async def run(self, agent: Agent, goal: str, **options: Unpack[RunOptions]) -> Result:
+    async def run(self, agent: Agent[T], goal: str, **options: Unpack[RunOptions]) -> Result[T]:
         """Run an agent on a goal until the session stops: done, failed, or waiting.
 
         `key`: your own name for the session. A second run with the same key continues that session: it raises the
@@ -92,19 +102,21 @@ class Holdfast:
         """
         begun = await self._begun(agent, goal, options)
         await to_rest(self._runtime, begun.session_id, begun.tools, NoObserver())
-        return await result_of(self._runtime, begun.session_id)
+        return await result_of(self._runtime, begun.session_id, agent.output_type)
 
     @overload
     def stream(
-        self, agent: Agent, goal: str, *, deltas: Literal[False] = False, **options: Unpack[RunOptions]
+        self, agent: Agent[Any], goal: str, *, deltas: Literal[False] = False, **options: Unpack[RunOptions]
     ) -> Stream[Event]: ...
 
     @overload
     def stream(
-        self, agent: Agent, goal: str, *, deltas: Literal[True], **options: Unpack[RunOptions]
+        self, agent: Agent[Any], goal: str, *, deltas: Literal[True], **options: Unpack[RunOptions]
     ) -> Stream[Event | Delta]: ...
 
-    def stream(self, agent: Agent, goal: str, *, deltas: bool = False, **options: Unpack[RunOptions]) -> Stream[Any]:
+    def stream(
+        self, agent: Agent[Any], goal: str, *, deltas: bool = False, **options: Unpack[RunOptions]
+    ) -> Stream[Any]:
         """Run as `run` does, and yield events as they happen: `async for event in hf.stream(agent, goal)`.
 
         `event.fact` is the payload, one of the classes of `holdfast.facts`, and `event.type` its name. With `deltas`,
@@ -116,7 +128,14 @@ class Holdfast:
 
         return Stream(self._open(), self._group, begin, deltas=deltas)
 
-    async def resume(self, session: str, *, tools: Sequence[Callable[..., Any]] = (), steal: bool = False) -> Result:
+    async def resume(
+        self,
+        session: str,
+        *,
+        tools: Sequence[Callable[..., Any]] = (),
+        steal: bool = False,
+        output_type: type[T] | None = None,
+    ) -> Result[T]:
         """Continue a session from its log until it stops. Lifts a pause. Safe at any time.
 
         `tools` are the functions that the session uses; those of agents that this program has already run, and those
@@ -128,12 +147,12 @@ class Holdfast:
         state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store, self._runtime.kinds)
         assert state.created is not None
         given = {**self._tools, **runners(tools)}
-        check_functions(row.key or row.session_id, state.created.agent.custom, given)
+        check_functions(row.key or row.session_id, functions(state.created.agent), given)
         self._tools = given
-        if state.paused and not state.stop_seq:
+        if (state.paused or state.ended == RESTING) and not state.stop_seq:
             await self._runtime.intake.resume(row)
         await to_rest(self._runtime, row.session_id, given, NoObserver(), steal=steal)
-        return await result_of(self._runtime, row.session_id)
+        return await result_of(self._runtime, row.session_id, output_type)
 
     async def serve(self, *, limit: int = 16, on_error: Callable[[str, HoldfastError], None] | None = None) -> NoReturn:
         """Run due sessions of this home, up to `limit` side by side, until cancelled.
@@ -145,7 +164,7 @@ class Holdfast:
         """
         await serve_all(self._open(), lambda: self._tools, whole("limit", limit), on_error)
 
-    async def _begun(self, agent: Agent, goal: str, options: RunOptions) -> Begun:
+    async def _begun(self, agent: Agent[Any], goal: str, options: RunOptions) -> Begun:
         runtime = self._open()
         order = order_of(options)
         row, before = await opened(runtime, agent, goal, order)
@@ -158,9 +177,9 @@ class Holdfast:
         """Return all sessions, newest first."""
         return [session_of(each.row, each.costs, running=each.running) for each in await sessions(self._open().store)]
 
-    async def show(self, session: str) -> Result:
-        """Return a session with its latest message and its open items."""
-        return await result_of(self._runtime, (await self._row(session)).session_id)
+    async def show(self, session: str, *, output_type: type[T] | None = None) -> Result[T]:
+        """Return a session with its latest message, its output, and its open items."""
+        return await result_of(self._runtime, (await self._row(session)).session_id, output_type)
 
     async def events(self, session: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
         """Yield the events of a session after position `after`, oldest first, whichever process runs it.
@@ -178,6 +197,28 @@ class Holdfast:
                 if not follow:
                     return
                 await store.wait(session_id, after)
+
+    async def brief(self, session: str, *, since: datetime | None = None) -> Brief:
+        """Return the brief of a session and all sessions below it, from its start or from a time on."""
+        row, runtime = await self._row(session), self._runtime
+        since_us = None if since is None else int(since.timestamp() * 1_000_000)
+        found = await brief_of(runtime.store, runtime.kinds, runtime.shelf, row, since_us=since_us)
+        return Brief(
+            session_id=row.session_id,
+            headline=found.headline,
+            markdown=markdown(found),
+            through_seq=found.through_seq,
+        )
+
+    async def cost(self, by: By = "day") -> list[Spending]:
+        """Return the cost of all sessions by `day` (local time), `model`, `session`, or `project`, as `holdfast cost`.
+
+        The sum is the same whatever `by` is. Raises `UsageError` for another value.
+        """
+        if by not in WAYS:
+            raise UsageError(f"by={by!r} is not one of {', '.join(WAYS)}")
+        found = await spending(self._open().store, by, partial(local_time, form=DAY))
+        return [spending_of(line) for line in found]
 
     # --- steering -------------------------------------------------------------------------------------
 
@@ -198,6 +239,19 @@ class Holdfast:
     async def pause(self, session: str, reason: str = "", *, by: str = "") -> None:
         """Pause a session at its next safe boundary, until it is resumed."""
         await self._intake(by).pause(await self._row(session), reason)
+
+    async def fork(self, session: str, at: int, *, key: str = "", budget_usd: Dollars | None = None) -> Session:
+        """Open a fork of a session after its event `at`, with its files as of then. `resume` runs it.
+
+        With a `key`, a second call returns the same fork. `budget_usd` is its cap (default: that of the session).
+        Raises `UsageError` for an event that does not exist, and `CannotRunSafely` without a snapshot of the files.
+        """
+        row = await self._row(session)
+        if key:
+            check_key(key, "key=")
+        cap = cap_of(budget_usd) if budget_usd is not None else None
+        forked = (await fork_session(self._runtime, row, whole("at", at), key, cap)).row
+        return session_of(forked, (await costs_of(self._runtime.store, forked))[forked.session_id], running=False)
 
     async def cancel(self, session: str, reason: str = "", *, by: str = "") -> None:
         """End a session for good, in the process that runs it, or here without one."""
@@ -297,7 +351,7 @@ class Holdfast:
 
 
 def _id(item: Item | str) -> str:
-    return item.id if isinstance(item, Item) else item
+    return item.item_id if isinstance(item, Item) else item
 
 
 @asynccontextmanager
@@ -320,7 +374,7 @@ async def open(
     given = dict(settings or {})
     if home is not None:
         given["home"] = fspath(home)
-    loaded = load_settings(Path.cwd(), {name: _setting(name, value) for name, value in given.items()})
+    loaded = load_settings(Path.cwd(), {name: setting_value(name, value) for name, value in given.items()})
     for each in loaded.ignored:
         warnings.warn(each.note(), stacklevel=4)
     async with open_runtime(loaded, via="api") as runtime:
@@ -336,42 +390,3 @@ async def open(
                 group.cancel_scope.cancel()
         if failed is not None:
             raise failed
-
-
-def _setting(name: str, value: Any) -> Any:
-    """Check one of the settings as in a file."""
-    kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
-    known_key(name, kinds, "settings")
-    if name == "prices":
-        return parse_prices(value, "settings")
-    if kinds[name] == "int":
-        try:
-            return count(value)
-        except ValueError as error:
-            raise UsageError(f"{name} in settings: {error}") from error
-    if kinds[name].startswith("dict"):
-        if not isinstance(value, dict):
-            raise UsageError(f"{name} in settings is {value!r}; it must be a dict, as its table in holdfast.toml")
-        return value
-    if isinstance(value, bool) or not isinstance(value, str | PathLike | int | float):
-        raise UsageError(f"{name} in settings is {value!r}; it must be text")
-    return fspath(value) if isinstance(value, PathLike) else str(value)
-
-
-def run_sync(
-    agent: Agent, goal: str, *, home: str | PathLike[str] | None = None, **options: Unpack[RunOptions]
-) -> Result:
-    """Run `Holdfast.run` in a program that is not async: open the home, run to the next stop, close it.
-
-    Raises as `run` does, and `UsageError` inside an event loop; use `await hf.run(…)` there.
-    """
-
-    async def once() -> Result:
-        async with open(home) as hf:
-            return await hf.run(agent, goal, **options)
-
-    try:
-        anyio.get_current_task()
-    except (RuntimeError, anyio.NoEventLoopError):
-        return anyio.run(once)
-    raise UsageError("run_sync was called inside an event loop; there, open a home and `await hf.run(agent, goal)`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, NamedTuple, NoReturn, TypeVar, cast
 
@@ -16,6 +17,7 @@ from holdfast.app.compose import Runtime
 from holdfast.app.home import serve
 from holdfast.app.news import look_after
 from holdfast.app.python.agent import check_functions
+from holdfast.app.python.signatures import ToolContext
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import Delta, Result, result_of
 from holdfast.app.running.drive import share_of
@@ -30,6 +32,7 @@ from holdfast.facts.codec import Event
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.serve import Service
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallStart
+from holdfast.session.tools.output import functions
 
 BACKLOG = 10_000
 """Pieces queued for a slow reader. Further deltas are dropped; events are read from the log and never dropped."""
@@ -43,7 +46,7 @@ T = TypeVar("T", bound=Event | Delta)
 
 
 async def to_rest(
-    runtime: Runtime, session_id: str, tools: Mapping[str, ToolRunner], observer: Observer, *, steal: bool = False
+    runtime: Runtime, session_id: str, tools: Mapping[str, Runner], observer: Observer, *, steal: bool = False
 ) -> None:
     """Run a session and its descendants until none is due. Waits for those that another process runs."""
     dispatcher = InlineDispatcher(
@@ -63,10 +66,23 @@ async def to_rest(
         assert state.created is not None
         doors = runtime.doors(state.created.workspace, observer=observer if root else NoObserver())
         now, taken = root and not taken, taken or root
-        await wake(due_id, replace(doors, tools=tools), steal=now)
+        await wake(due_id, replace(doors, tools=await _within(runtime, due_id, tools)), steal=now)
 
     await dispatcher.ring(session_id)
     await dispatcher.run(handle)
+
+
+async def _within(runtime: Runtime, session_id: str, tools: Mapping[str, Runner]) -> dict[str, ToolRunner]:
+    """Return the functions for the calls of one session."""
+    row = await runtime.store.find(session_id)
+    context = ToolContext(
+        session_id=row.session_id,
+        session_key=row.key,
+        call_id="",
+        idempotency_key="",
+        workspace=Path(row.workspace),
+    )
+    return {name: each.within(context) for name, each in tools.items()}
 
 
 async def serve_all(
@@ -82,10 +98,11 @@ async def serve_all(
         assert state.created is not None
         given = tools()
         try:
-            check_functions(session_id, state.created.agent.custom, given)
+            check_functions(session_id, functions(state.created.agent), given)
         except UsageError as error:
             raise NeedsProgram(str(error)) from error
-        await wake(session_id, replace(runtime.doors(state.created.workspace), tools=given))
+        doors = runtime.doors(state.created.workspace)
+        await wake(session_id, replace(doors, tools=await _within(runtime, session_id, given)))
 
     def failed(session_id: str, error: HoldfastError, again_s: float | None) -> None:
         if on_error is not None:
@@ -109,7 +126,7 @@ class Begun(NamedTuple):
 
     session_id: str
     seen: int
-    tools: Mapping[str, ToolRunner]
+    tools: Mapping[str, Runner]
     steal: bool
 
 

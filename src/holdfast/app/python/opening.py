@@ -17,13 +17,15 @@ from holdfast.app.compose import Runtime
 from holdfast.app.python.agent import Agent, check_functions, declared, functions_of, runners
 from holdfast.app.python.types import Attachment, Dollars
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
-from holdfast.app.settings.config import budget_pico, pinned_rules
+from holdfast.app.settings.config import FOUND, Settings, budget_pico, pinned_rules
 from holdfast.app.settings.trust import require
 from holdfast.app.settings.values import count, known_key
 from holdfast.errors import UsageError
 from holdfast.facts.base import Block, Document, Image, Text
 from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
+from holdfast.facts.task import Run
+from holdfast.model.prices import parse_prices
 from holdfast.service.opening import (
     Change,
     NewSession,
@@ -35,6 +37,7 @@ from holdfast.service.opening import (
 )
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import offered, with_web
+from holdfast.session.tools.output import SUBMIT_OUTPUT, functions
 
 IMAGE_MAX = 5_000_000
 DOCUMENT_MAX = 20_000_000
@@ -208,7 +211,27 @@ def cap_of(value: Dollars | None, default: str = "") -> int | None:
     return cap
 
 
-async def opened(runtime: Runtime, agent: Agent, goal: str, order: Order) -> tuple[SessionRow, int]:
+def setting_value(name: str, value: Any) -> Any:
+    """Return the value of a setting, checked as in a file. Raises `UsageError`."""
+    kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
+    known_key(name, kinds, "settings")
+    if name == "prices":
+        return parse_prices(value, "settings")
+    if kinds[name] == "int":
+        try:
+            return count(value)
+        except ValueError as error:
+            raise UsageError(f"{name} in settings: {error}") from error
+    if kinds[name].startswith("dict"):
+        if not isinstance(value, dict):
+            raise UsageError(f"{name} in settings is {value!r}; it must be a dict, as its table in holdfast.toml")
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | PathLike | int | float):
+        raise UsageError(f"{name} in settings is {value!r}; it must be text")
+    return fspath(value) if isinstance(value, PathLike) else str(value)
+
+
+async def opened(runtime: Runtime, agent: Agent[Any], goal: str, order: Order) -> tuple[SessionRow, int]:
     """Open or continue the session for this goal. Return it with the position after which events are new."""
     if not isinstance(agent, Agent):
         raise UsageError(f"the agent is {agent!r}; an example is holdfast.Agent(model='anthropic:NAME')")
@@ -226,7 +249,7 @@ async def opened(runtime: Runtime, agent: Agent, goal: str, order: Order) -> tup
     return row, before
 
 
-async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> SessionRow:
+async def _open(runtime: Runtime, agent: Agent[Any], goal: str, order: Order) -> SessionRow:
     if not goal.strip():
         raise UsageError('the goal is empty; state one, such as "fix the failing test"')
     settings = runtime.settings
@@ -253,6 +276,7 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
         policies=given,
         key=order.key,
         criteria=tuple(order.criteria),
+        run=Run() if agent.output_type is not None else None,
         needs_hands=any(tool.where == "" for tool in offered(who)),
     )
     done = await open_session(runtime.site, new, rules=pinned_rules)
@@ -261,7 +285,7 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
     return done.row
 
 
-async def _continue(runtime: Runtime, agent: Agent, goal: str, order: Order, row: SessionRow) -> None:
+async def _continue(runtime: Runtime, agent: Agent[Any], goal: str, order: Order, row: SessionRow) -> None:
     """Apply a second run with the same key: raise limits, post another goal as a message, or just continue."""
     state = await state_of(runtime.site, row)
     assert state.created is not None
@@ -276,16 +300,20 @@ async def _continue(runtime: Runtime, agent: Agent, goal: str, order: Order, row
     await continue_session(runtime.site, row, state, change)
 
 
-def _check_kept(runtime: Runtime, agent: Agent, order: Order, row: SessionRow, created: SessionCreated) -> None:
+def _check_kept(runtime: Runtime, agent: Agent[Any], order: Order, row: SessionRow, created: SessionCreated) -> None:
     """Refuse options that contradict the session's agent, workspace, or criteria, which do not change."""
     name = row.key or row.session_id
     before, now = created.agent, declared(agent, runtime.settings.model or created.agent.model)
     now = with_web(now, created.egress, created.searchers)
-    check_functions(name, before.custom, runners(functions_of(agent)))
-    more = [each.name for each in now.custom if each.name not in [spec.name for spec in before.custom]]
+    check_functions(name, functions(before), runners(functions_of(agent)))
+    more = [each.name for each in functions(now) if each.name not in [spec.name for spec in before.custom]]
     differ = [
         each for each in before.__struct_fields__ if each != "custom" and getattr(before, each) != getattr(now, each)
     ]
+    if [each for each in before.custom if each.name == SUBMIT_OUTPUT] != [
+        each for each in now.custom if each.name == SUBMIT_OUTPUT
+    ]:
+        differ.append("output_type")
     if differ or more:
         what = f"does not have the tool {more[0]!r}" if more else f"has another agent: its {', '.join(differ)} differ"
         raise UsageError(f"session {name} {what}, and that does not change; pass the same agent, or another key")

@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
@@ -18,8 +19,25 @@ from holdfast.errors import UsageError
 KEY = "idempotency_key"
 """The parameter of a keyed tool that the model does not see."""
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ToolContext:
+    """The session and the call that a tool function runs for.
+
+    A function gets it in each parameter of this type; the model does not see such a parameter. When a call is tried
+    again after a crash, `call_id` and `idempotency_key` are the same as before. `session_key` is the key of the
+    session, empty without one. `workspace` is the folder that the session works in.
+    """
+
+    session_id: str
+    session_key: str
+    call_id: str
+    idempotency_key: str
+    workspace: Path
+
+
 ALLOWED = (
-    "str, int, float, bool, None, list, dict with str keys, Literal, Enum, a msgspec Struct, a dataclass, "
+    "str, int, float, bool, None, list, dict with str keys, Literal, Enum, a msgspec Struct, a dataclass, a TypedDict, "
     "and unions of these with None"
 )
 
@@ -44,6 +62,9 @@ class Signature:
         self.parameters = _parameters(function, name, keyed=keyed)
         self.description, notes = _documented(function, name, set(self.parameters))
         hints = _hints(function, name)
+        self.contexts = [each for each in self.parameters if hints.get(each) is ToolContext]
+        for each in self.contexts:
+            del self.parameters[each]
         fields: list[tuple[str, Any, Any]] = []
         for parameter in self.parameters.values():
             kind = hints.get(parameter.name)
@@ -84,6 +105,18 @@ class Signature:
         """
         converted = msgspec.convert(value, self._input)
         return {name: getattr(converted, name) for name in self.parameters if name in value}
+
+
+def output_schema(kind: Any) -> dict[str, Any]:
+    """Return the JSON schema of an output type. Raises `UsageError` for one that no schema can describe."""
+    try:
+        _check_inner(kind, "output_type", "output", ())
+        schema: dict[str, Any] = _schema(msgspec.defstruct("Input", [("output", kind)]), {})["properties"]["output"]
+    except (TypeError, UsageError) as error:
+        raise UsageError(
+            f"output_type={_named(kind)} cannot be described to a model; an output is {ALLOWED}"
+        ) from error
+    return schema
 
 
 def _cannot(name: str, why: str) -> UsageError:
@@ -136,7 +169,9 @@ def _check_type(kind: Any, name: str, where: str, inside: tuple[Any, ...]) -> No
         _check_inner(args[0], name, where, inside)
     elif origin is dict and args[0] is str:
         _check_inner(args[1], name, where, inside)
-    elif isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind)):
+    elif isinstance(kind, type) and (
+        issubclass(kind, msgspec.Struct) or dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)
+    ):
         for field, each in _fields_of(kind, name).items():
             _check_inner(each, name, f"{where}.{field}", (*inside, kind))
     elif not (isinstance(kind, type) and issubclass(kind, enum.Enum)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import functools
 import inspect
 import math
@@ -17,13 +18,14 @@ import anyio.from_thread
 import anyio.lowlevel
 import msgspec
 
-from holdfast.app.python.signatures import KEY, Signature
+from holdfast.app.python.signatures import KEY, Signature, ToolContext
 from holdfast.brain.doors import CustomResult
 from holdfast.errors import UsageError
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import CustomTool
 from holdfast.session.money import pico_from_usd, usd
 from holdfast.session.tools import TOOLS
+from holdfast.session.tools.output import SUBMIT_OUTPUT
 
 TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 86_400.0
@@ -111,7 +113,7 @@ class Tool(Generic[P, R]):
                 f"the tool {name!r} has on_unknown={self._spec.on_unknown!r}, so its probe would never run; "
                 'pass on_unknown="probe", or leave the probe out'
             )
-        known = {*self._signature.parameters, *((KEY,) if self._spec.keyed else ())}
+        known = {*self._signature.parameters, *self._signature.contexts, *((KEY,) if self._spec.keyed else ())}
         if wrong := [each for each in inspect.signature(function).parameters if each not in known]:
             raise UsageError(
                 f"the probe of the tool {name!r} takes {wrong[0]!r}, which the tool does not have; "
@@ -127,7 +129,7 @@ class Tool(Generic[P, R]):
 
 
 class Runner:
-    """Runs calls of one tool, a `ToolRunner`."""
+    """Runs calls of one tool, a `ToolRunner`. `context` is that of the session, without a call."""
 
     def __init__(
         self,
@@ -135,7 +137,9 @@ class Runner:
         signature: Signature,
         function: Callable[..., Any],
         probe: Callable[..., Any] | None,
+        context: ToolContext | None = None,
     ) -> None:
+        self._context = context
         self._spec = spec
         self._signature = signature
         self._function = function
@@ -146,6 +150,10 @@ class Runner:
         """The tool's declaration, as recorded in the log."""
         return self._spec
 
+    def within(self, context: ToolContext) -> Runner:
+        """Return the runner of this tool in one session."""
+        return Runner(self._spec, self._signature, self._function, self._probe, context)
+
     async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
         """Run one call. An invalid input, an exception, and an exceeded time limit are results, not errors."""
         try:
@@ -155,6 +163,7 @@ class Runner:
             return CustomResult(False, f"the input of {self._spec.name} is not valid: {why}; nothing was done")
         if self._spec.keyed:
             arguments[KEY] = key
+        arguments |= self._contexts(call_id, key)
         try:
             result = await self._bounded(self._function, arguments)
         except _Overdue:
@@ -174,7 +183,7 @@ class Runner:
             arguments = self._signature.arguments(value)
         except msgspec.ValidationError:
             return False  # such a call never reached the function
-        arguments[KEY] = key
+        arguments |= {KEY: key, **self._contexts(call_id, key)}
         for name, parameter in self._signature.parameters.items():
             if parameter.default is not parameter.empty:
                 arguments.setdefault(name, parameter.default)
@@ -184,6 +193,14 @@ class Runner:
         except (Exception, SystemExit):
             return None
         return said if isinstance(said, bool) else None
+
+    def _contexts(self, call_id: str, key: str) -> dict[str, ToolContext]:
+        """Return the arguments of the type `ToolContext`."""
+        if not self._signature.contexts:
+            return {}
+        assert self._context is not None, "a tool runs in a session"
+        given = dataclasses.replace(self._context, call_id=call_id, idempotency_key=key)
+        return dict.fromkeys(self._signature.contexts, given)
 
     async def _bounded(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Call a function within the time limit. Raises `_Overdue`, and everything that the function raises."""
@@ -257,7 +274,7 @@ def tool(
 def _checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a tool name: use 1 to 64 letters, digits, - and _, such as name='send_mail'")
-    if name in TOOLS:
+    if name in (*TOOLS, SUBMIT_OUTPUT):
         raise UsageError(f"{name!r} is a built-in tool of Holdfast; choose another name: name='my_{name}'")
     return name
 

@@ -8,20 +8,34 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
+
+import msgspec
 
 from holdfast.app.compose import Runtime
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
+from holdfast.errors import UsageError
 from holdfast.facts.base import Document, Image, Usage
 from holdfast.facts.people import ItemKind, Verdict
+from holdfast.kinds.run.kind import RunState
 from holdfast.service.events import last_message
 from holdfast.service.inbox import Shown, items
 from holdfast.service.sessions import costs_of
+from holdfast.service.spending import Line
 from holdfast.session.costs import Costs
 from holdfast.session.money import PICO
 from holdfast.session.rows import ItemStatus, SessionRow
 from holdfast.session.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 Status = Literal["running", "runnable", "parked", "done", "failed", "cancelled"]
 
@@ -56,15 +70,15 @@ class RunOptions(TypedDict, total=False):
 class Item:
     """An inbox item: a request to an approver, bound to one exact action.
 
-    `id` names it everywhere. `kind` is `tool` (a call under an `ask` rule), `question` (from the agent), `budget`
-    (more money), `escalation` (work without progress) or `unknown` (a call with an unknown outcome). `action` is the
-    complete action and `digest` its hash: an answer to this value is an answer to exactly that action. `options` are
-    proposed answers. At `expires_at` the `default` applies, if an approver has seen the item. `cost_usd` is the cost of
-    the session so far, None when unknown; `proposed_usd` is the cap that approving a `budget` sets. `approvers` may
-    answer; everyone may when it is empty.
+    `item_id` names it, also on the command line. `kind` is `tool` (a call under an `ask` rule), `question` (from the
+    agent), `budget` (more money), `escalation` (work without progress) or `unknown` (a call with an unknown outcome).
+    `action` is the complete action and `digest` its hash: an answer to this value is an answer to exactly that action.
+    `options` are proposed answers. At `expires_at` the `default` applies, if an approver has seen the item. `cost_usd`
+    is the cost of the session so far, None when unknown; `proposed_usd` is the cap that approving a `budget` sets.
+    `approvers` may answer; everyone may when it is empty.
     """
 
-    id: str
+    item_id: str
     session_id: str
     kind: ItemKind
     status: ItemStatus
@@ -114,13 +128,15 @@ class Session:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result(Session):
+class Result(Session, Generic[T]):
     """A session with its result: `text` is the model's latest message, empty without one.
 
     `goal` is complete here. `usage` counts tokens; None when a model did not report all of them. `items` are its open
-    inbox items.
+    inbox items. `output` is the submitted output, of the agent's `output_type`; None before it is submitted and for
+    agents without one. `show` and `resume` take the type as `output_type`, else they return plain JSON data.
     """
 
+    output: T | None = None
     text: str
     usage: Usage | None
     items: tuple[Item, ...]
@@ -129,6 +145,34 @@ class Result(Session):
     def ok(self) -> bool:
         """True when the work is done."""
         return self.status == "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """One line of a cost report. `label` is its day, model, session, or project.
+
+    `known_usd` is the known cost and `complete` says that no part of it is unknown. `sessions` counts sessions; it is 0
+    for days.
+    """
+
+    label: str
+    known_usd: Decimal
+    complete: bool
+    sessions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brief:
+    """A report on a session and all sessions below it, from its log.
+
+    `headline` has the status, the cost, and the number of decisions to make. `markdown` is the whole report.
+    `through_seq` is the last event that it covers.
+    """
+
+    session_id: str
+    headline: str
+    markdown: str
+    through_seq: int
 
 
 @dataclass(frozen=True)
@@ -185,7 +229,7 @@ def item_of(shown: Shown) -> Item:
     """Convert an item with its full request."""
     row, asked = shown.item, shown.request
     return Item(
-        id=row.item_id,
+        item_id=row.item_id,
         session_id=row.session_id,
         kind=row.kind,
         status=row.status,
@@ -204,8 +248,17 @@ def item_of(shown: Shown) -> Item:
     )
 
 
-async def result_of(runtime: Runtime, session_id: str) -> Result:
-    """Return a session with its latest message and its open items."""
+def spending_of(line: Line) -> Spending:
+    """Convert a line of a cost report."""
+    known = dollars(line.cost.pico) or Decimal(0)
+    return Spending(label=line.label, known_usd=known, complete=not line.cost.unpriced, sessions=line.sessions)
+
+
+async def result_of(runtime: Runtime, session_id: str, output_type: type[T] | None = None) -> Result[T]:
+    """Return a session with its latest message, its output, and its open items.
+
+    Raises `UsageError` for an output that is not of the given type.
+    """
     row = await runtime.store.find(session_id)
     running = row.session_id in await runtime.store.holders()
     state: State
@@ -214,8 +267,17 @@ async def result_of(runtime: Runtime, session_id: str) -> Result:
     about = session_of(row, (await costs_of(runtime.store, row))[row.session_id], running=running)
     given = {name: getattr(about, name) for name in Session.__dataclass_fields__}
     given["goal"] = state.created.goal if state.created else row.goal
+    output = state.tenant.own.output if isinstance(state.tenant.own, RunState) else None
+    if output is not None and output_type is not None:
+        try:
+            output = msgspec.convert(output, output_type)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"the output of session {row.key or row.session_id} is of another type: {error}"
+            ) from error
     return Result(
         **given,
+        output=output,
         text=await last_message(runtime.store, state),
         usage=None if state.uncounted else state.usage,
         items=tuple(map(item_of, asked)),

@@ -22,6 +22,7 @@ from holdfast.session.decide.taint import is_tainted
 from holdfast.session.decide.waits import deadline_us
 from holdfast.session.money import path_of, pico_from_usd
 from holdfast.session.state import Call, ResponseItem
+from holdfast.session.tools.output import functions
 
 SUMMARY_CHARACTERS = 8_000
 """Maximum characters of a child's last message in its parent's context; the child's log has all of it."""
@@ -128,8 +129,8 @@ def _agent(mine: Agent, value: dict[str, Any]) -> Agent | str:
     wanted = value.get("tools")
     name = str(value.get("name") or mine.name)
     if wanted is None:
-        return msgspec.structs.replace(mine, name=name)
-    custom = {each.name for each in mine.custom}
+        return msgspec.structs.replace(mine, name=name, custom=functions(mine))
+    custom = {each.name for each in functions(mine)}
     strange = [tool for tool in wanted if tool not in mine.tools and tool not in custom]
     if strange:
         return f"No child was opened: you do not have {', '.join(strange)}, so a child cannot either."

@@ -185,7 +185,7 @@ async def _run_custom(shift: Shift, use: AgentToolUse) -> None:
     """Run one function to its end: a user's stop does not interrupt it, since its outcome would be unknown."""
     began_s = shift.doors.clock.monotonic_s()
     found = custom_runner(shift, use.name)
-    result = await found.run(use.call_id, use.input, key_of(shift, use.call_id) if found.spec.keyed else "")
+    result = await found.run(use.call_id, use.input, key_of(shift, use.call_id))
     call = shift.state.call(use.call_id)
     if result.unknown:
         await shift.fact(_custom_unknown(call, result))

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
+from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import BreakerClosed
 from holdfast.facts.task import RepoCommitted, Run
-from holdfast.facts.tool import UNTIL, HookRan
-from holdfast.session.actions import Action, Escalate, Verify
+from holdfast.facts.tool import NOT_HANDED_IN, UNTIL, HookRan, ToolResult
+from holdfast.session.actions import Action, Escalate, Record, Verify
 from holdfast.session.state import Apply, State
 from holdfast.session.tenant import Kind
+from holdfast.session.tools.output import OUTPUT, SUBMIT_OUTPUT, has_output
+
+NO_OUTPUT = (
+    f"[You stopped, but the work is not done: no output is submitted. Call `{SUBMIT_OUTPUT}` with your output; "
+    "text that you write here does not count.]"
+)
 
 CHECKS = "checks"
 """Breaker that opens when the checks fail again after the last permitted message about them."""
@@ -26,7 +34,8 @@ class RunState(msgspec.Struct):
 
     `passed` are the checks that passed after the response `checked`; `failing` are those that failed then. `sent_back`
     counts consecutive rounds with failures since the latest message of a user or answer to the question about them.
-    `commit` is the latest commit of the workspace.
+    `commit` is the latest commit of the workspace. `submitting` are the values of calls that submit an output, by call;
+    `output` is the latest valid one, if it was `submitted` after the latest message of a user.
     """
 
     checked: int = 0
@@ -34,6 +43,9 @@ class RunState(msgspec.Struct):
     failing: tuple[str, ...] = ()
     sent_back: int = 0
     commit: str = ""
+    submitting: dict[str, Any] = {}
+    submitted: bool = False
+    output: Any = None
 
 
 def run_of(state: State) -> Run:
@@ -52,6 +64,9 @@ def run_state(state: State) -> RunState:
 
 def _checked(state: State, fact: HookRan, event: Event) -> None:
     own = run_state(state)
+    if fact.event == NOT_HANDED_IN:
+        own.sent_back += 1
+        own.failing = (SUBMIT_OUTPUT,)
     if fact.event != UNTIL:
         return
     if own.checked != state.responses:
@@ -71,7 +86,27 @@ def _followed(state: State, fact: UserMessage | BreakerClosed | RepoCommitted, e
         case BreakerClosed(breaker=breaker) if breaker != CHECKS:
             return
         case _:
+            own.submitted = own.submitted and not isinstance(fact, UserMessage)
             own.checked = own.sent_back = 0
+
+
+def _submitting(state: State, fact: AgentToolUse, event: Event) -> None:
+    if fact.name == SUBMIT_OUTPUT:
+        own = run_state(state)
+        own.submitting = {**own.submitting, fact.call_id: fact.input.get(OUTPUT)}
+
+
+def _submitted(state: State, fact: ToolResult, event: Event) -> None:
+    own = run_state(state)
+    if fact.call_id not in own.submitting:
+        return
+    value = own.submitting[fact.call_id]
+    own.submitting = {call_id: each for call_id, each in own.submitting.items() if call_id != fact.call_id}
+    if fact.outcome == "ok":
+        own.submitted, own.output = True, value
+    else:
+        own.sent_back += 1
+        own.failing = (SUBMIT_OUTPUT,)
 
 
 class RunKind(Kind[State]):
@@ -82,6 +117,8 @@ class RunKind(Kind[State]):
     sources = ("holdfast.kinds.run.kind",)
     fold: Mapping[type[Fact], Apply] = {
         HookRan: _checked,
+        AgentToolUse: _submitting,
+        ToolResult: _submitted,
         UserMessage: _followed,
         BreakerClosed: _followed,
         RepoCommitted: _followed,
@@ -104,6 +141,9 @@ class RunKind(Kind[State]):
     def stopped(self, state: State) -> Action | None:
         """Check the work; None once every check passed after the latest response."""
         own, run = run_state(state), run_of(state)
+        assert state.created is not None
+        if has_output(state.created.agent) and not own.submitted:
+            return Record((HookRan(event=NOT_HANDED_IN, command="", blocked=True, content=NO_OUTPUT),))
         passed = own.checked == state.responses and set(run.until) <= set(own.passed)
         return None if passed or not run.until else Verify()
 

@@ -17,6 +17,7 @@ from holdfast.facts.session import Agent, CustomTool, EgressPolicy, Searcher
 from holdfast.session.egress import opens
 from holdfast.session.tools.effects import whole_of
 from holdfast.session.tools.jobs import DECLARED, JOB_START, WEB_DECLARED, WEB_FETCH, WEB_TOOLS, job_input_problem
+from holdfast.session.tools.output import SUBMIT_OUTPUT, schema_problem
 
 Where = Literal["", "process", "harness"]
 """Place of execution: in hands (empty), in the brain's own process, or in the harness on the session's log."""
@@ -325,13 +326,16 @@ def _of_custom(custom: CustomTool) -> Tool:
         custom.on_unknown,
         custom.read_only,
         custom.timeout_s,
-        where="process",
+        where="harness" if custom.name == SUBMIT_OUTPUT else "process",
         custom=custom,
     )
 
 
 def check_input(tool: Tool, value: dict[str, Any]) -> str:
     """Return why `value` is not a valid input of `tool`, as text for the model; empty if it is valid."""
+    if tool.name == SUBMIT_OUTPUT and tool.custom is not None:
+        problem = schema_problem(value, tool.custom.input_schema)
+        return f"the output is not valid: {problem}" if problem else ""
     if tool.input_type is None:
         return ""
     if tool.fit is not None:
