@@ -96,12 +96,11 @@ def test_a_pruned_session_goes_on_with_its_files(type: Type, tmp_path: Path, hol
     type("prune", "--older-than", "x").refused(2, "30m")
 
 
-def test_an_empty_workspace_comes_back_empty(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
+def test_an_empty_workspace_stays(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
     model = script(tmp_path / "m.json", turn(text="nothing to do"), bash("echo b > b"), turn(text="done"))
     type("run", "x", "--model", model, "--session-id", "k").went()
     (workspace,) = (holdfast_home / "workspaces").iterdir()
     type("prune", *SOON).went()
-    assert not workspace.exists()
     type("send", "k", "go on", "--no-wake").went()
     typed("wake", "k").went()
     assert (workspace / "b").read_text() == "b\n"

@@ -183,3 +183,11 @@ def test_attach_to_a_session_that_nobody_runs(type: Type, model: str, gate: Path
     assert line["type"] == "result"
     assert line["exit_code"] == 4
     type("attach", "nobody").refused(2, "no session 'nobody'", "holdfast ps --all")
+
+
+def test_doctor_fits_a_narrow_terminal(holdfast_home: Path) -> None:
+    with Session("doctor", "--all", columns=60, rows=100) as terminal:
+        assert terminal.ended() == 0
+        assert "tool calls are isolated here" in terminal.text
+        for line in terminal.written.decode().splitlines():
+            assert len(line) <= 60 or max(map(len, line.split())) > 45, line  # a long path is not broken

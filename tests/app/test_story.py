@@ -254,8 +254,15 @@ def test_doctor_version_and_help(type: Type) -> None:
     (found,) = doctor.lines
     assert found["usable"]
     assert {"log", "sandbox", "files"} <= {finding["name"] for finding in found["findings"]}
-    for line in type("doctor").went().out.splitlines()[1:-2]:
-        assert re.match(r"  (ok    |hard  |soft  |absent) [A-Za-z ]+: |  +fix: | {14}", line), line
+    plain = type("doctor").went().out
+    title, isolated, asked, *lines = plain.splitlines()
+    assert title.startswith(f"holdfast {__version__}, home ")
+    assert isolated.startswith("tool calls are isolated here")
+    assert "model can be asked" in asked
+    for line in lines:
+        assert re.match(r"  (ok    |hard  |soft  ) [A-Za-z ]+: |  absent |  +fix: | {14}", line), line
+    assert "absent model anthropic: " in type("doctor", "--all").went().out
+    assert "absent model anthropic: " not in plain
     assert type("version").out == type("--version").out == f"holdfast {__version__}\n"
     assert type("version", "--json").lines == [{"version": __version__}]
     whole = type("--help").went().out

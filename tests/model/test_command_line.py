@@ -109,7 +109,7 @@ def test_a_wrong_key_or_model_leaves_a_session_that_goes_on(
 
 def test_doctor_names_keys_and_never_shows_them(type: Type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", SECRET)
-    said = type("doctor")
+    said = type("doctor", "--all")
     assert "GOOGLE_API_KEY is set" in said.out
     assert "ANTHROPIC_API_KEY is not set" in said.out
     assert "--model google:" in said.out

@@ -15,7 +15,7 @@ from pathlib import Path
 from holdfast import __version__
 from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
-from holdfast.app.models import find_model
+from holdfast.app.models import find_model, shared_model
 from holdfast.app.providers import Providers, SessionProvider
 from holdfast.app.settings.config import Settings, database_path, environment, local_caller
 from holdfast.app.settings.prompts import load_prompts
@@ -146,7 +146,7 @@ class Runtime:
             leases=self.store,
             snapshots=self.store,
             hands=self.provider(workspace),
-            model=partial(find_model, settings=self.settings),
+            model=partial(shared_model, settings=self.settings, folder=self.home.path / "providers"),
             clock=SystemClock(),
             entropy=system_entropy,
             worker=self.worker,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from holdfast.app.settings.trust import require
 from holdfast.app.settings.values import nearest
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.ids import system_entropy
 from holdfast.kinds import LOOP
 from holdfast.model.base import Model
 from holdfast.model.names import Endpoint, ModelName, check_base_url, parse_name
 from holdfast.model.prices import OwnPrice, PriceList
 from holdfast.model.scripted import ScriptedModel
+from holdfast.model.shared import SharedModel
 from holdfast.session.money import Price
 
 
@@ -225,6 +228,16 @@ def check_model_name(name: str) -> None:
         near = f"; did you mean '{owner}:{name}'?" if owner and ":" not in name else near
         raise UsageError(f"unknown model {name!r}{near}. There are {KNOWN} (and the oracle of `holdfast demo`)")
     parse_name(name)
+
+
+def shared_model(name: str, settings: Settings, folder: Path) -> Model:
+    """Load a model for a session. The sessions of a home share its provider; `folder` has a file for each one out."""
+    model = find_model(name, settings)
+    if name.partition(":")[0] not in REMOTES:
+        return model
+    named = parse_name(name)
+    file = folder / hashlib.sha256(f"{named.provider}@{named.base_url}".encode()).hexdigest()[:16]
+    return SharedModel(model, file, SystemClock(), system_entropy)
 
 
 def _own_price(prices: Mapping[str, Price], name: ModelName) -> OwnPrice | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Protocol
@@ -212,12 +211,6 @@ class Delivery:
     detail: str = ""
     retryable: bool = False
     retry_after_s: float | None = None
-
-
-def addressed(outlets: Sequence[Outlet], people: Collection[str]) -> list[Outlet]:
-    """Return the targets of users (`ann` or `user:ann`), own and shared ones; all targets if `people` is empty."""
-    names = {person.removeprefix("user:") for person in people}
-    return [outlet for outlet in outlets if not names or not outlet.user or outlet.user in names]
 
 
 async def deliver(target: Target, notice: Notice) -> Delivery:

@@ -76,29 +76,6 @@ def _expiry(request: ApprovalRequested) -> str:
     return f"Without an answer until {until} UTC it counts as {done}."
 
 
-def end_notice(
-    kind: Literal["finished", "failed"],
-    summary: str,
-    *,
-    target: str,
-    session_id: str,
-    seq: int,
-    at_us: int,
-    session_name: str = "",
-) -> Notice:
-    """Make the notice of a session that ended at `seq`; a session that is continued may end again."""
-    return Notice(
-        notice_id=notice_id(session_id, target, kind, str(seq)),
-        kind=kind,
-        session_id=session_id,
-        session_name=session_name,
-        title=f"{session_name or session_id} {'is done' if kind == 'finished' else 'failed'}",
-        body=summary,
-        at_us=at_us,
-        commands=(f"holdfast show {session_id}",),
-    )
-
-
 class Shown(NamedTuple):
     """A text that fits; `whole` is False if it was cut."""
 

@@ -110,6 +110,8 @@ async def _workspaces(place: Premises, home: Home, idle: dict[str, SessionRow]) 
         path = place.workspace_of(row)
         if path is None or path.is_symlink() or not path.is_dir():
             continue
+        if not os.listdir(path):  # nothing to free, and no snapshot to restore it from
+            continue
         if any(Path(each).is_relative_to(path) for each in used):
             continue
         size = await anyio.to_thread.run_sync(size_of, path)
@@ -120,8 +122,6 @@ async def _workspaces(place: Premises, home: Home, idle: dict[str, SessionRow]) 
 
 async def _only_here(place: Premises, row: SessionRow, path: Path, kept: Sequence[str]) -> str:
     """Return why a workspace cannot be restored as it is, empty if it can be."""
-    if not os.listdir(path):
-        return ""
     if place.shelf is None or not kept:
         return "it has no snapshot"
     status = path.stat()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -16,6 +18,7 @@ from holdfast.app.compose import PROGRAM, open_runtime
 from holdfast.app.home import Home
 from holdfast.app.providers import Providers, queue_path, serving_provider
 from holdfast.app.running.workers import serving, working
+from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings import policies
 from holdfast.app.settings.config import database_path
 from holdfast.clock import SystemClock
@@ -24,12 +27,14 @@ from holdfast.hands.base import Capabilities, Finding
 from holdfast.hands.far.server import FarServer, serve_stdio
 from holdfast.hands.remote.queue import Queue
 from holdfast.ids import new_worker_id, system_entropy
+from holdfast.repo.git import is_here
 
 MARKS = {"hard": "hard  ", "soft": "soft  ", "ok": "ok    ", "absent": "absent", "bad": "BAD   "}
 
 
 def doctor_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `doctor`."""
+    parser.add_argument("--all", action="store_true", help="Also list what is absent and not needed")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
@@ -50,32 +55,58 @@ async def doctor_run(call: Call) -> int:
         capabilities = Capabilities("", False, findings=(Finding("hands", "bad", str(error)),))
     code = code or (exits.DONE if capabilities.usable else exits.UNABLE)
     models = await look()
-    findings = (log, *capabilities.findings, *models.findings)
+    findings = (log, _git(), *capabilities.findings, *models.findings)
     if call.json:
         shown = msgspec.structs.replace(capabilities, findings=findings)
         public = {"program": PROGRAM, "home": str(home.path), "model": models.proposal or None}
         call.emit({**public, **msgspec.to_builtins(shown)})
         return code
-    call.say(f"{PROGRAM}, home {home.path}")
-    for finding in findings:
-        call.say(f"  {MARKS[finding.level]} {finding.name}: {finding.message}")
-        if finding.fix:
-            fix = finding.fix.replace("\n", "\n              ")
-            call.say(f"         fix: {fix}")
+    _say(call, f"{PROGRAM}, home {home.path}")
     if capabilities.usable and capabilities.provider == "landlock":
-        call.say("tool calls are isolated WEAKLY here (landlock): read above what is missing")
+        _say(call, "tool calls are isolated WEAKLY here (landlock): read below what is missing")
     elif capabilities.usable:
-        call.say(f"tool calls are isolated here ({capabilities.provider})")
+        _say(call, f"tool calls are isolated here ({capabilities.provider})")
     else:
-        call.say("tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given")
+        _say(call, "tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given")
     if models.proposal:
-        call.say(f"a model can be asked: holdfast run GOAL {models.proposal}")
+        _say(call, f"a model can be asked: holdfast run GOAL {models.proposal}")
     else:
-        call.say(
+        _say(
+            call,
             "no model can be asked: set a key such as ANTHROPIC_API_KEY, or start a local server such as Ollama; "
-            "`holdfast demo` needs none"
+            "`holdfast demo` needs none",
         )
+    _list(call, findings)
     return code
+
+
+def _git() -> Finding:
+    if is_here():
+        return Finding("git", "ok", "workspaces are kept with it, so diff, undo, fork, and missions work")
+    return Finding(
+        "git", "absent", "no diff, undo, fork, or mission, and no workspace is kept", fix="install git 2.34 or newer"
+    )
+
+
+def _list(call: Call, findings: Sequence[Finding]) -> None:
+    """Print the findings, those with something to do first. Absent things are named in one line without --all."""
+    urgent = [each for each in findings if each.level == "bad" or (each.fix and each.level != "absent")]
+    others = [each for each in findings if each not in urgent and (call.args.all or each.level != "absent")]
+    absent = [each.name.removeprefix("model ") for each in findings if each not in (*urgent, *others)]
+    for finding in (*urgent, *others):
+        _say(call, f"  {MARKS[finding.level]} {finding.name}: {finding.message}", " " * 9)
+        for number, line in enumerate(finding.fix.splitlines()):
+            _say(call, f"         {'fix: ' if not number else '     '}{line}", " " * 14)
+    if absent:
+        _say(call, f"  absent {', '.join(absent)} (`{call.typed('doctor', '--all')}` says why)", " " * 9)
+
+
+def _say(call: Call, line: str, indent: str = "  ") -> None:
+    """Print a line, folded to the width of the terminal."""
+    width = terminal_width(1)
+    if width is not None:
+        line = textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False)
+    call.say(line)
 
 
 LISTEN = "127.0.0.1:8478"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.lowlevel
 import msgspec
 
 from holdfast.app.call import Call
@@ -22,7 +18,7 @@ from holdfast.app.settings.agent_file import load_agent, load_rules
 from holdfast.app.settings.config import Settings, budget_pico, config_folder, pinned_rules
 from holdfast.app.settings.prompts import load_prompts
 from holdfast.app.settings.trust import check_workspace
-from holdfast.app.trust_prompt import can_ask
+from holdfast.app.trust_prompt import can_ask, confirmed
 from holdfast.errors import CannotRunSafely, RepositoryUnfit, UsageError
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.task import Run
@@ -123,11 +119,7 @@ async def _agrees(call: Call, folder: Path) -> bool:
     if not can_ask(call):
         return False
     call.note(f"{folder} is not in a git repository, so git can undo nothing there.")
-    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
-    print("Let the agent work in this folder? [y/N] ", end="", file=sys.stderr, flush=True)
-    await anyio.wait_readable(sys.stdin.fileno())
-    return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
+    return await confirmed("Let the agent work in this folder?")
 
 
 async def finishing(call: Call, runtime: Runtime) -> Run | None:

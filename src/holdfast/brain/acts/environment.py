@@ -199,18 +199,15 @@ async def provision(shift: Shift, spec: HandsSpec) -> tuple[Hands, HandsRestored
         if not await _put_back(shift, spec.workspace):
             raise
         hands = await shift.doors.hands.provision(spec, shift.epoch)
-        if not shift.state.snapshot:
-            return hands, None  # the folder was empty before, too
     return hands, await _told(shift, hands.identity.hands_id)
 
 
 async def _put_back(shift: Shift, workspace: Workspace) -> bool:
     """Restore the workspace from the last snapshot; False if the workspace exists and the error has another cause."""
     folder, state = Path(workspace.path), shift.state
-    if folder.exists() or not (state.mutated_seq or workspace.disposable):
+    if folder.exists() or not state.mutated_seq:
         return False
-    is_new = not (state.mutated_seq or state.snapshot)
-    if not workspace.disposable or (not is_new and (shift.doors.shelf is None or not state.snapshot)):
+    if shift.doors.shelf is None or not state.snapshot or not workspace.disposable:
         raise WorkspaceGone(
             f"the workspace {folder} is not there any more, and the work was only there; nothing was started: put it "
             f"back as it was, or fork the session from a snapshot (`holdfast fork {state.session_id}`)"
@@ -221,8 +218,7 @@ async def _put_back(shift: Shift, workspace: Workspace) -> bool:
         make_ready(workspace, user)
     except OSError as error:
         raise CannotRunSafely(f"the workspace {folder} cannot be made again: {error.strerror}") from error
-    if shift.doors.shelf is not None and state.snapshot:
-        await shift.doors.shelf.restore(state.snapshot, folder, user=Owner(user.uid, user.gid))
+    await shift.doors.shelf.restore(state.snapshot, folder, user=Owner(user.uid, user.gid))
     return True
 
 

@@ -1,0 +1,144 @@
+"""A model whose provider all sessions of a home share: during an outage, one of them asks at a time.
+
+A file of the provider exists while it is out, and says when the next request is due. A session that is due then locks
+the file and asks; the others wait for its result. The first part of a response ends the outage for all. The lock ends
+with its process, so a killed one holds nobody up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.errors import ModelError, ModelErrorKind
+from holdfast.facts.base import Usage
+from holdfast.ids import Entropy
+from holdfast.locks import is_at, try_lock
+from holdfast.model.base import Model, ModelRequest, StreamPart
+
+OUTAGES: frozenset[ModelErrorKind] = frozenset({"rate_limited", "overloaded", "unavailable"})
+"""Failures that every other session of the home would meet, too."""
+
+LONGEST_S = 300.0
+"""Longest time between two requests of an outage, unless the provider names a longer one."""
+
+FARTHEST_US = 86_400 * 1_000_000
+"""A due time that is farther away was stamped before the clock was set back."""
+
+_LOOK_S = 0.05
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """An outage of a provider: its latest failure, the number of failures, and when the next request is due."""
+
+    kind: ModelErrorKind
+    message: str
+    failures: int
+    next_us: int
+
+
+class SharedModel:
+    """A model that asks its provider by turns with the other sessions of the home while it is out.
+
+    `file` is that of the provider. A session that is not due gets the latest failure, with the time until the next
+    request as its `retry_after_s`.
+    """
+
+    def __init__(self, model: Model, file: Path, clock: Clock, entropy: Entropy) -> None:
+        self.name = model.name
+        self._model = model
+        self._file = file
+        self._clock = clock
+        self._entropy = entropy
+
+    def worst_case_pico(self, request: ModelRequest) -> int | None:
+        """See `Model.worst_case_pico`."""
+        return self._model.worst_case_pico(request)
+
+    def cost_pico(self, usage: Usage) -> int | None:
+        """See `Model.cost_pico`."""
+        return self._model.cost_pico(usage)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """See `Model.stream`."""
+        probe = await self._turn()
+        answered = False
+        try:
+            async with aclosing(cast(AsyncGenerator[StreamPart], self._model.stream(request))) as parts:
+                async for part in parts:
+                    if probe is not None and not answered:
+                        self._file.unlink(missing_ok=True)
+                    answered = True
+                    yield part
+        except ModelError as error:
+            if error.kind in OUTAGES and not answered:
+                self._failed(error, probe)
+            elif probe is not None:
+                self._file.unlink(missing_ok=True)  # it answers, though not with a response
+            raise
+        finally:
+            if probe is not None:
+                os.close(probe)
+
+    async def _turn(self) -> int | None:
+        """Wait while another session asks. Return the locked file if this one is to ask, None without an outage.
+
+        Raises `ModelError` if the next request is not due.
+        """
+        while True:
+            try:
+                fd = os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError:
+                return None
+            if try_lock(fd) and is_at(fd, self._file):
+                break
+            os.close(fd)
+            await self._clock.sleep(_LOOK_S)
+        outage = _read(fd)
+        wait_us = outage.next_us - self._clock.now_us() if outage is not None else 0
+        if outage is None or not 0 < wait_us <= FARTHEST_US:
+            return fd
+        os.close(fd)
+        raise ModelError(outage.kind, f"{outage.message} (asked by another session)", retry_after_s=wait_us / 1e6)
+
+    def _failed(self, error: ModelError, probe: int | None) -> None:
+        """Record a failure, unless the outage is known and not due again: that request began before it."""
+        with contextlib.suppress(OSError):
+            fd = probe
+            if fd is None:
+                self._file.parent.mkdir(mode=0o700, exist_ok=True)
+                fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                if probe is not None or (try_lock(fd) and _read(fd) is None):
+                    before = _read(fd)
+                    failures = before.failures + 1 if before is not None else 1
+                    next_us = self._clock.now_us() + int(self._delay_s(error, failures) * 1e6)
+                    body = msgspec.json.encode(Outage(error.kind, str(error), failures, next_us))
+                    os.ftruncate(fd, 0)
+                    os.pwrite(fd, body, 0)
+            finally:
+                if probe is None:
+                    os.close(fd)
+
+    def _delay_s(self, error: ModelError, failures: int) -> float:
+        """Return the provider's own time, or a backoff with full jitter from 1 s to a bound that doubles."""
+        if error.retry_after_s is not None:
+            return max(0.0, error.retry_after_s)
+        bound_s = min(LONGEST_S, 2.0 ** min(failures - 1, 20))
+        share = int.from_bytes(self._entropy(4), "big") / (1 << 32)
+        return 1.0 + share * (bound_s - 1.0)
+
+
+def _read(fd: int) -> Outage | None:
+    """Return the outage in a locked file; None in a new one, or one that a killed process left unfinished."""
+    try:
+        return msgspec.json.decode(os.pread(fd, 1 << 16, 0), type=Outage)
+    except (OSError, msgspec.DecodeError):
+        return None
