@@ -16,6 +16,7 @@ import json
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -23,9 +24,12 @@ from holdfast.facts.model import ContextReset, Handoff
 from holdfast.facts.session import Breakers, ContextPolicy
 from holdfast.session.signs import sign
 from holdfast.session.signs.trace import Step, note
-from holdfast.sim.synthetic.events import HELD_OUT, Tale
-from holdfast.sim.synthetic.healthy import KINDS, healthy
-from holdfast.sim.synthetic.troubled import LOOPS, anxious, looping
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.synthetic.events import HELD_OUT, Tale
+from tests.support.synthetic.healthy import KINDS, healthy
+from tests.support.synthetic.troubled import LOOPS, anxious, looping
 
 WITHIN = 5
 RECALL, RESETS_IN_50, STOPS = 0.90, 1.0, 0.01

@@ -12,7 +12,7 @@ from bench.signs import RECALL, RESETS_IN_50, STOPS, measure, verdict
 from holdfast.facts.session import Breakers, ContextPolicy
 from holdfast.session.signs import Sign, sign
 from holdfast.session.signs.trace import STEPS_MAX, Step, note
-from holdfast.sim.synthetic.events import Done, Say, Teller
+from tests.support.synthetic.events import Done, Say, Teller
 
 POLICY, BREAKERS = ContextPolicy(), Breakers()
 

@@ -38,8 +38,8 @@ from holdfast.session.signs.features import (
     text_marks,
 )
 from holdfast.session.signs.trace import CHANGE, INFORMATION, NOTHING, STEPS_MAX, Step, first_that_counts, note, turns
-from holdfast.sim.synthetic.events import Done, Say, Teller
-from holdfast.sim.synthetic.healthy import KINDS, healthy
+from tests.support.synthetic.events import Done, Say, Teller
+from tests.support.synthetic.healthy import KINDS, healthy
 
 
 def bash(command: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from holdfast.sim.synthetic.events import HELD_OUT, Done, Project, Say, Tale, Teller, backoff
+from tests.support.synthetic.events import HELD_OUT, Done, Project, Say, Tale, Teller, backoff
 
 # Ordinary sentences that resemble signs of trouble.
 _ORDINARY = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from holdfast.sim.synthetic.events import Done, Say, Tale, Teller
-from holdfast.sim.synthetic.healthy import Worker, start
+from tests.support.synthetic.events import Done, Say, Tale, Teller
+from tests.support.synthetic.healthy import Worker, start
 
 LOOP_TURNS = 24
 """Turns that a loop lasts."""
