@@ -226,7 +226,8 @@ def check_model_name(name: str) -> None:
         owner = next((owner for start, owner in MAKERS.items() if name.startswith(start)), "")
         near = f"; {nearest(provider, (*REMOTES, *FILES))}" if ":" in name else ""
         near = f"; did you mean '{owner}:{name}'?" if owner and ":" not in name else near
-        raise UsageError(f"unknown model {name!r}{near}. There are {KNOWN} (and the oracle of `holdfast demo`)")
+        end = "" if near.endswith("?") else "."
+        raise UsageError(f"unknown model {name!r}{near}{end} There are {KNOWN} (and the oracle of `holdfast demo`)")
     parse_name(name)
 
 

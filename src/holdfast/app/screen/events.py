@@ -232,6 +232,8 @@ _LONG: dict[type[Fact], Line] = {
     tool.HookRan: lambda fact, _: (
         f"check {'failed' if fact.blocked else 'passed'}: {fact.command}"
         if fact.event == tool.UNTIL
+        else "sent back: nothing was submitted"
+        if fact.event == tool.NOT_HANDED_IN
         else f"hook {fact.event} sent it back: {fact.command}"
         if fact.blocked
         else ""

@@ -63,7 +63,7 @@ def functions(agent: Agent) -> tuple[CustomTool, ...]:
     return tuple(each for each in agent.custom if each.name != SUBMIT_OUTPUT)
 
 
-def schema_problem(value: Any, schema: Mapping[str, Any], at: str = "the input") -> str:
+def schema_problem(value: Any, schema: Mapping[str, Any], at: str = "input") -> str:
     """Return why a value does not fit a JSON schema without references, as text for the model; empty if it fits."""
     if "anyOf" in schema:
         problems = [schema_problem(value, each, at) for each in schema["anyOf"]]
