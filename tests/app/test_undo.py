@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.repo.put_back import put_back
 from tests.app.terminal import Type, bash, script, spawn, turn, typed
 from tests.app.test_fork import at, tree
 
@@ -73,8 +74,30 @@ def test_the_model_is_told(type: Type, folder: Path) -> None:
     assert "The user restored the workspace" in type("logs", "k", "--type", "hands.restored", "--json").went().out
 
 
+def test_to_the_files_as_they_were_found(type: Type, folder: Path) -> None:
+    type("undo", "k", "--to", "1").went()
+    assert tree(folder) == BEGIN
+
+
+def test_a_kill_before_the_record_is_made_good(type: Type, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    between = str(at(type, "k", "agent.tool_result"))
+
+    def killed(*given: Path) -> None:
+        put_back(*given)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.service.undo.put_back", killed)
+        assert type("undo", "k", "--to", between).code != 0
+    assert tree(folder) == BETWEEN
+    assert type("logs", "k", "--type", "hands.restored", "--json").lines == []
+    type("undo", "k", "--to", between).went()
+    assert len(type("logs", "k", "--type", "hands.restored", "--json").lines) == 1
+    assert "nothing to undo" in type("undo", "k", "--to", between).went().out
+    assert tree(folder) == BETWEEN
+
+
 def test_what_cannot_be_undone(type: Type, folder: Path) -> None:
-    type("undo", "k", "--to", "1").refused(2, "were first kept after event", "nothing was changed")
     type("undo", "k", "--to", "999").refused(2, "has the events 1 to")
     type("undo", "k").refused(2, "--to")
 

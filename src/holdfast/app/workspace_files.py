@@ -86,10 +86,10 @@ async def undo(call: Call, runtime: Runtime, row: SessionRow, point: Point, work
     shelf, then = shelf_of(runtime), _kept(row, point)
     planned = await service.plan(runtime.store, shelf, runtime.kinds, row, workspace, point)
     found = await changes(runtime, row, point, NOW, workspace)
-    if not found:
+    if not found and not planned.changed:  # otherwise a killed undo has yet to be recorded
         call.say(f"nothing to undo: the files are as they were after event {point.kept_seq}")
         return
-    if planned.changed and not call.args.yes:
+    if found and planned.changed and not call.args.yes:
         last = f"{workspace.path} has changes that no snapshot has: they may be yours"
         if not can_ask(call):
             raise UsageError(f"{last}; nothing was changed: add --yes to undo them too (they are kept first)")
@@ -97,7 +97,7 @@ async def undo(call: Call, runtime: Runtime, row: SessionRow, point: Point, work
         if not await confirmed(f"Undo {counted(len(found), 'change')}?"):
             call.note("nothing was changed")
             return
-    aside = runtime.home.path / "removing" / new_session_id(runtime.intake.clock.now_us(), runtime.intake.entropy)
+    aside = runtime.home.path / "removing" / f"undo-{row.session_id}"
     back = await service.carry_out(planned, runtime.store, shelf, runtime.intake, aside)
     if call.json:
         call.emit({"type": "undone", "snapshot": then, "snapshot_seq": point.kept_seq, "back_seq": back})

@@ -19,7 +19,7 @@ from holdfast.brain.recall import PAGE
 from holdfast.errors import CannotRunSafely, HoldfastError, LogDamaged, Refused, UnknownSession, UsageError
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.hands import WorkspaceSnapshotted
+from holdfast.facts.hands import HandsRestored, WorkspaceSnapshotted
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.session import Agent, SessionForked, Workspace
 from holdfast.facts.tool import ToolDispatched
@@ -123,6 +123,8 @@ class _Look:
 
     def _files(self, fact: Fact, seq: int) -> None:
         if isinstance(fact, SessionForked):
+            through_seq, snapshot = seq, fact.snapshot
+        elif isinstance(fact, HandsRestored):
             through_seq, snapshot = seq, fact.snapshot
         elif isinstance(fact, WorkspaceSnapshotted):
             through_seq, snapshot, self.trouble = fact.through_seq, fact.snapshot, fact.error

@@ -87,6 +87,7 @@ async def carry_out(undo: Undo, store: Store, shelf: Shelf, poster: Poster, asid
     `aside` is a folder for copies, which is removed. Raises `LeaseHeld` if the session moved on meanwhile.
     """
     row, point, folder, owner = undo.row, undo.point, Path(undo.workspace.path), undo.owner
+    await anyio.to_thread.run_sync(partial(shutil.rmtree, aside, ignore_errors=True))  # of a killed undo
     kept = await shelf.keep(row.session_id, folder, row.head, user=owner)
     before = row.head
     if undo.changed:
