@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.app.screen.progress import INTERNAL, PlainProgress
+from holdfast.app.screen.progress import INTERNAL, Acts, PlainProgress
 from holdfast.clock import SystemClock
 from holdfast.facts.base import Text
+from holdfast.facts.mission import ContractSealed, MissionOpened
 from holdfast.facts.model import AgentMessage, AgentToolUse
+from holdfast.facts.task import RepoMerged
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.kinds.loop.plan import LOOK, RESTORE, STEP
@@ -44,3 +46,27 @@ def test_internals_of_a_loop_are_hidden_unless_they_fail() -> None:
     calls = [AgentToolUse(1, str(number), "loop_look", {}) for number in range(2)]
     lines = told(*calls, ToolResult("0", "ok", "seen"), ToolResult("1", "error", "gone"), width=80)
     assert lines == ["  → error: gone"]
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_each_call_of_a_child_is_one_line(width: int) -> None:
+    lines: list[str] = []
+    acts = Acts("worker hello", lines.append, width)
+    acts.on_events(
+        [event(2, AgentMessage(1, (Text(WORDS),))), event(3, AgentToolUse(1, "c", "bash", {"command": WORDS}))]
+    )
+    acts.on_events([event(4, AgentToolUse(1, "d", "loop_look", {})), event(5, ToolResult("c", "ok", "seen"))])
+    (line,) = lines
+    assert line.startswith("worker hello: bash: I look at the repository")
+    assert len(line) == width - 1
+    assert line.endswith("…")
+
+
+def test_progress_of_a_mission_has_no_refs_and_no_digests() -> None:
+    lines = told(
+        ContractSealed("a" * 64, 2, 3),
+        MissionOpened("m", "refs/heads/holdfast/m/main", "b" * 40, "d" * 40),
+        RepoMerged(1, "refs/heads/holdfast/m/main", "c" * 40, "d" * 40, "b" * 40, ("hello",), ("hello.check",)),
+        width=80,
+    )
+    assert lines == ["contract sealed: 2 items, 0 of 3 criteria met", "merged hello; 1 met"]

@@ -57,6 +57,10 @@ class Kind(Generic[S]):
         """Return the branch with the work of an ended session, empty for none yet; None if it is in the workspace."""
         return None
 
+    def met(self, state: S) -> tuple[int, int] | None:
+        """Return how many of its criteria are met, and how many it has; None for a kind without criteria."""
+        return None
+
     def awaits_wake(self, state: S) -> bool:
         """Return True if it is parked, for a reason of the kind's own, until a user wakes it."""
         return False

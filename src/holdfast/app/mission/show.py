@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 from holdfast.app.call import SESSION, Call
@@ -36,6 +37,9 @@ COLUMNS = (
 """Task status → its heading on the board."""
 
 SHORT = 10
+
+GOAL_OF_LIST = re.compile(r"\AAll \d+ (entries|items) of .* hold\.\Z")
+"""The goal that a contract has when its list of criteria names none."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,10 +84,11 @@ def board(row: SessionRow, state: State, mission: MissionState, spent: dict[str,
     by_role = ", ".join(f"{role} {cost}" for role, cost in sorted(spent.items()))
     cap = f" of {usd(state.limits.budget_pico)}" if state.limits.budget_pico is not None else ""
     stands = "running" if running else f"{row.status}{f' ({row.reason})' if row.reason else ''}"
+    goal = GOAL_OF_LIST.sub(r"(default) \g<0>", mission.contract.goal)
     lines = [
-        f"{name_of(row)}  {stands}  {one_line(mission.contract.goal, 80)}",
+        f"{name_of(row)}  {stands}  {met} of {total} met",
+        f"  goal       {one_line(goal, 80)}",
         f"  branch     {mission.ref or 'not begun'} at {mission.main[:SHORT] or '-'}",
-        f"  criteria   {met} of {total} pass there",
         f"  money      {sum(spent.values(), Cost())}{cap}{f' ({by_role})' if by_role else ''}",
     ]
     if mission.planner_id:

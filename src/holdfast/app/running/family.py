@@ -6,14 +6,17 @@ from holdfast.app.call import Call, ReaderGone
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, sentence_of
 from holdfast.app.screen.events import one_line
-from holdfast.app.screen.progress import JsonProgress
-from holdfast.brain.doors import Doors, NoObserver
+from holdfast.app.screen.progress import Acts, JsonProgress, terminal_width
+from holdfast.brain.doors import Doors
 from holdfast.brain.wake import Outcome, wake
 from holdfast.clock import SystemClock
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld
 from holdfast.facts.session import Workspace
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.session.rows import FIRST, SessionRow
+
+SHORT = 8
+"""Characters at the end of an id that stand for it in lists and lines."""
 
 TOGETHER = 64
 """Sessions of one tree that run in one process at a time."""
@@ -41,10 +44,11 @@ class Family:
         """Run one of them to its next stop."""
         row = await self._runtime.store.find(session_id)
         self._names[session_id] = called(row)
-        observer = JsonProgress(self._call.emit) if self._call.json else NoObserver()
+        acts = Acts(row.name or name_of(row), self._note, terminal_width())
+        observer = JsonProgress(self._call.emit) if self._call.json else acts
         doors = await self._runtime.doors_for(session_id, observer=observer)
         if not row.epoch:
-            self._note(f"{called(row)} begins: {one_line(row.goal, 60)}")
+            self._note(f"{called(row)} begins")
         outcome = await wake_or_say(session_id, doors)
         if not outcome.idle and not outcome.fenced:
             self._note(standing(await self._runtime.store.find(session_id)))
@@ -72,9 +76,10 @@ class Family:
 
 
 def called(row: SessionRow) -> str:
-    """Return the name of a child: the one that its parent gave it, and its key or id."""
+    """Return the name of a child: the one that its parent gave it, and its key or the end of its id."""
+    short = row.key or row.session_id[-SHORT:]
     own = row.name if row.name not in ("", "agent") else ""
-    return f"child {own} ({name_of(row)})" if own else f"child {name_of(row)}"
+    return f"child {own} ({short})" if own else f"child {short}"
 
 
 def standing(row: SessionRow) -> str:

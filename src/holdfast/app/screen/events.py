@@ -212,18 +212,17 @@ _LONG: dict[type[Fact], Line] = {
     hands.SessionTainted: lambda fact, _: f"tainted: {fact.reason}",
     hands.EnvironmentRecorded: lambda fact, _: environment_line(fact),
     mission.ContractSealed: lambda fact, _: (
-        f"contract sealed: {fact.items} items, {fact.criteria} criteria (digest {fact.digest[:DIGITS]})"
+        f"contract sealed: {counted(fact.items, 'item')}, 0 of {fact.criteria} criteria met"
     ),
     mission.ContractAmended: lambda fact, _: (
         f"contract amended by {fact.author}" + (f"; weaker now: {', '.join(fact.weakened)}" if fact.weakened else "")
     ),
-    mission.MissionOpened: lambda fact, _: f"the main line {fact.ref} begins at {fact.base[:DIGITS]}",
     mission.PlannerOpened: lambda fact, _: (
         f"a planner takes {fact.task_id} apart" if fact.task_id else "a planner is at work"
     ),
     mission.PlanRefused: lambda fact, _: f"plan sent back: {fact.problems[0] if fact.problems else ''}",
-    mission.MissionPlanned: lambda fact, _: f"planned: {len(fact.tasks)} tasks",
-    mission.MissionReplanned: lambda fact, _: f"plan {fact.round + 1}: {len(fact.tasks)} tasks",
+    mission.MissionPlanned: lambda fact, _: f"planned: {counted(len(fact.tasks), 'task')}",
+    mission.MissionReplanned: lambda fact, _: f"plan {fact.round + 1}: {counted(len(fact.tasks), 'task')}",
     mission.MissionEscalated: lambda fact, _: f"a person is asked: {fact.why}",
     mission.MissionFinished: lambda fact, _: (
         f"mission {fact.status}: {len(fact.met)} criteria met, {len(fact.unmet)} not"
@@ -258,7 +257,7 @@ _LONG: dict[type[Fact], Line] = {
     ),
     task.TaskEnded: lambda fact, _: f"{fact.task_id}: {fact.status}: {fact.why}",
     mission.VerificationStarted: lambda fact, _: (
-        "" if fact.run else f"checking {len(fact.criteria)} criteria on tree {fact.tree[:DIGITS]}"
+        "" if fact.run or not fact.criteria else f"checking: {', '.join(fact.criteria)}"
     ),
     mission.CriterionChecked: lambda fact, _: (
         f"{fact.criteria[0] if len(fact.criteria) == 1 else f'{len(fact.criteria)} criteria'}: {fact.outcome}"
@@ -269,13 +268,11 @@ _LONG: dict[type[Fact], Line] = {
         f"flaky: {fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree"
     ),
     task.RepoCommitted: lambda fact, _: (
-        f"committed {fact.commit[:DIGITS]} to {fact.ref}"
-        + (" (not handed in)" if fact.wip else "")
-        + (f", without {', '.join(fact.left_out[:3])}, which other systems take for .git" if fact.left_out else "")
+        f"committed without {', '.join(fact.left_out[:3])}, which other systems take for .git" if fact.left_out else ""
     ),
-    task.MergeStarted: lambda fact, _: f"merging {', '.join(fact.tasks) or f'the base at {fact.base[:DIGITS]}'}",
+    task.MergeStarted: lambda fact, _: f"merging {', '.join(fact.tasks) or 'the base'}",
     task.RepoMerged: lambda fact, _: (
-        f"main line at {fact.commit[:DIGITS]}: {', '.join(fact.tasks) or 'base'} in, {len(fact.passed)} criteria pass"
+        f"merged {', '.join(fact.tasks) or 'the base'}" + (f"; {len(fact.passed)} met" if fact.passed else "")
     ),
     task.RepoConflicted: lambda fact, _: f"{fact.task_id}: conflict in {', '.join(fact.paths[:3])}; it starts again",
     task.RepoMoved: lambda fact, _: f"another process moved {fact.ref} to {fact.found[:DIGITS]}",
@@ -318,6 +315,15 @@ DETAILS: dict[type[Fact], Line] = {
         else f"files as after event {fact.through_seq} kept: {counted(fact.files, 'file')}"
     ),
     people.ApprovalSeen: lambda fact, _: f"{fact.item_id} seen by {fact.by}",
+    mission.MissionOpened: lambda fact, _: f"the branch {fact.ref} begins at {fact.base[:DIGITS]}",
+    task.RepoCommitted: lambda fact, _: (
+        f"committed {fact.commit[:DIGITS]} to {fact.ref}"
+        + (" (not handed in)" if fact.wip else "")
+        + (f", without {', '.join(fact.left_out[:3])}, which other systems take for .git" if fact.left_out else "")
+    ),
+    task.RepoMerged: lambda fact, _: (
+        f"branch at {fact.commit[:DIGITS]}: {', '.join(fact.tasks) or 'base'} in, {len(fact.passed)} criteria pass"
+    ),
 }
 """Event type → line in `logs`. Without one, or if it is empty, the line of `LINES` is used."""
 

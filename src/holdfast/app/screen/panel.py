@@ -224,12 +224,13 @@ class Panel:
         turn = state.responses + (state.request is not None)
         name = state.created.agent.name if state.created else "agent"
         cap = f" of {usd(limits.budget_pico)}" if limits.budget_pico is not None else ""
-        pieces: list[list[Span]] = [
-            [(one_line(name, 24), "bold green")],
-            [(f"turn {turn}/{limits.max_turns}" if width < NARROW else f"turn {turn} of {limits.max_turns}", "")],
-            _gauge(state, width),
-            [(f"{Cost(state.cost_pico, state.unpriced).short}{cap}", "")],
-        ]
+        pieces: list[list[Span]] = [[(one_line(name, 24), "bold green")]]
+        if (met := state.tenant.kind.met(state)) is not None:
+            pieces.append([(f"{met[0]} of {met[1]} met", "")])
+        else:
+            turns = f"turn {turn}/{limits.max_turns}" if width < NARROW else f"turn {turn} of {limits.max_turns}"
+            pieces += [[(turns, "")], _gauge(state, width)]
+        pieces.append([(f"{Cost(state.cost_pico, state.unpriced).short}{cap}", "")])
         pieces += [[(word, "yellow" if word.islower() else "bold red")] for word in warnings(state)]
         outside = state.outside
         if outside.refused_count or outside.held_count:

@@ -112,6 +112,24 @@ def ends(content: str, room: int) -> list[str]:
     return [one_line(line, room) for line in (first, left_out, *last)]
 
 
+class Acts:
+    """An observer that prints each call of a child as one line with its name, at most `width` columns wide."""
+
+    def __init__(self, name: str, print_line: Callable[[str], None], width: int | None = None) -> None:
+        self._name = name
+        self._print = print_line
+        self._room = (width or WIDTH) - 1
+
+    def on_events(self, events: list[Event]) -> None:
+        """Print the calls among the events."""
+        for event in events:
+            if isinstance(event.fact, AgentToolUse) and event.fact.name not in INTERNAL:
+                self._print(clipped(f"{self._name}: {describe(event)}", self._room))
+
+    def on_delta(self, part: StreamPart) -> None:
+        """Ignore deltas: only complete calls are shown."""
+
+
 class JsonProgress:
     """An observer that emits each event as a JSON object."""
 

@@ -31,6 +31,11 @@ class MissionKind(Kind[State]):
         """Name of the mission's main branch."""
         return of_mission(state).ref.removeprefix("refs/heads/")
 
+    def met(self, state: State) -> tuple[int, int] | None:
+        """Return how many criteria pass on the branch, and how many the contract has."""
+        mission = of_mission(state)
+        return len(mission.passed), len(mission.contract.criteria())
+
     def awaits_wake(self, state: State) -> bool:
         """True if another process moved the main branch; the user restores it before waking the mission."""
         return bool(of_mission(state).astray)
