@@ -53,6 +53,15 @@ def name_of(row: SessionRow) -> str:
     return row.key or row.session_id
 
 
+SHORT = 8
+"""Characters at the end of an id that stand for it in lists and lines."""
+
+
+def short_name(row: SessionRow) -> str:
+    """The key of a session, or the end of its id; each verb takes either."""
+    return row.key or row.session_id[-SHORT:]
+
+
 async def next_step(log: Log, row: SessionRow, state: State, typed: Typed) -> str:
     """The next step for the user, as a sentence. Each command in it can be run as is."""
     answers = []

@@ -10,8 +10,8 @@ import anyio
 import msgspec
 
 from holdfast.app.call import Call, span
-from holdfast.app.cli.ps import SHORT, short_name
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
+from holdfast.app.exits import SHORT, short_name
 from holdfast.app.screen.events import counted
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention

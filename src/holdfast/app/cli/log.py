@@ -13,9 +13,8 @@ import msgspec
 
 from holdfast.app import exits
 from holdfast.app.call import SESSION, Call, position, positive
-from holdfast.app.cli.ps import short_name
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.exits import name_of, next_step
+from holdfast.app.exits import name_of, next_step, short_name
 from holdfast.app.home import Home, open_home
 from holdfast.app.running.drive import watch
 from holdfast.app.screen.briefs import moment

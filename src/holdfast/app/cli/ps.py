@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
+from holdfast.app.exits import short_name
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import span
 from holdfast.app.screen.progress import terminal_width
@@ -50,7 +51,7 @@ async def ps_run(call: Call) -> int:
     lines = [("SESSION", "STATE", "AGE", "COST", "GOAL")]
     for each in chosen:
         row = each.row
-        name = short_name(row)
+        name = one_line(short_name(row), 30)
         if call.args.tree and row.depth:
             own = f" {one_line(row.name, 20)}" if row.name not in ("", "agent") else ""
             name = f"{'  ' * row.depth}{name}{own}"
@@ -84,14 +85,6 @@ async def _chosen(call: Call, store: Store) -> list[Session]:
 
 
 _MARKS = {WEAK: "WEAK", TAINTED: "tainted"}
-
-SHORT = 8
-"""Characters at the end of an id that stand for it in lists."""
-
-
-def short_name(row: SessionRow) -> str:
-    """The key of a session, or the end of its id; each verb takes either."""
-    return one_line(row.key, 30) if row.key else row.session_id[-SHORT:]
 
 
 def standing(row: SessionRow, *, running: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.app.call import Call, ReaderGone
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.exits import name_of, sentence_of
+from holdfast.app.exits import name_of, sentence_of, short_name
 from holdfast.app.screen.events import one_line
 from holdfast.app.screen.progress import Acts, JsonProgress, terminal_width
 from holdfast.brain.doors import Doors
@@ -14,9 +14,6 @@ from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld
 from holdfast.facts.session import Workspace
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.session.rows import FIRST, SessionRow
-
-SHORT = 8
-"""Characters at the end of an id that stand for it in lists and lines."""
 
 TOGETHER = 64
 """Sessions of one tree that run in one process at a time."""
@@ -77,9 +74,8 @@ class Family:
 
 def called(row: SessionRow) -> str:
     """Return the name of a child: the one that its parent gave it, and its key or the end of its id."""
-    short = row.key or row.session_id[-SHORT:]
     own = row.name if row.name not in ("", "agent") else ""
-    return f"child {own} ({short})" if own else f"child {short}"
+    return f"child {own} ({short_name(row)})" if own else f"child {short_name(row)}"
 
 
 def standing(row: SessionRow) -> str:
