@@ -232,12 +232,14 @@ def check_model_name(name: str) -> None:
 
 
 def shared_model(name: str, settings: Settings, folder: Path) -> Model:
-    """Load a model for a session. The sessions of a home share its provider; `folder` has a file for each one out."""
+    """Load a model for a session. The sessions of a home share it; `folder` has a file for each model that is out.
+
+    The file is that of the model, since a limit of one model says nothing about the others of its provider.
+    """
     model = find_model(name, settings)
     if name.partition(":")[0] not in REMOTES:
         return model
-    named = parse_name(name)
-    file = folder / hashlib.sha256(f"{named.provider}@{named.base_url}".encode()).hexdigest()[:16]
+    file = folder / hashlib.sha256(str(parse_name(name)).encode()).hexdigest()[:16]
     return SharedModel(model, file, SystemClock(), system_entropy)
 
 

@@ -1,6 +1,6 @@
-"""A model whose provider all sessions of a home share: during an outage, one of them asks at a time.
+"""A model that all sessions of a home share: during an outage of it, one of them asks at a time.
 
-A file of the provider exists while it is out, and says when the next request is due. A session that is due then locks
+A file of the model exists while it is out, and says when the next request is due. A session that is due then locks
 the file and asks; the others wait for its result. The first part of a response ends the outage for all. The lock ends
 with its process, so a killed one holds nobody up.
 """
@@ -36,7 +36,7 @@ _LOOK_S = 0.05
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """An outage of a provider: its latest failure, the number of failures, and when the next request is due."""
+    """An outage of a model: its latest failure, the number of failures, and when the next request is due."""
 
     kind: ModelErrorKind
     message: str
@@ -45,9 +45,9 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class SharedModel:
-    """A model that asks its provider by turns with the other sessions of the home while it is out.
+    """A model that is asked by turns with the other sessions of the home while it is out.
 
-    `file` is that of the provider. A session that is not due gets the latest failure, with the time until the next
+    `file` is that of the model. A session that is not due gets the latest failure, with the time until the next
     request as its `retry_after_s`.
     """
 
