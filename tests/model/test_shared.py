@@ -11,6 +11,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from holdfast.app.models import shared_model
+from holdfast.app.settings.config import Settings
 from holdfast.errors import ModelError, ModelErrorKind
 from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta
@@ -148,3 +150,13 @@ async def test_what_a_killed_process_or_a_clock_left_holds_nobody_up(
     (tmp_path / "providers/one").write_bytes(left)
     assert await asks(shared(provider, tmp_path)) == "ok"
     assert list((tmp_path / "providers").iterdir()) == []
+
+
+def test_each_model_has_an_outage_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    files = set()
+    for name in ("openai:gpt-one", "openai:gpt-two", "openai:gpt-one"):
+        model = shared_model(name, Settings(), tmp_path)
+        assert isinstance(model, SharedModel)
+        files.add(model._file)
+    assert len(files) == 2, "a fallback does not wait for the limit of another model"
