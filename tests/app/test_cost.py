@@ -144,7 +144,8 @@ def test_a_cap_for_the_whole_home(type: Type, tmp_path: Path) -> None:
     type("run", "x", "--model", model, "--session-id", "first").went()
     held = type("run", "x", "--model", model, "--session-id", "second").went(4)
     assert HOME_ACCOUNT in json.dumps(type("logs", "second", "--json").went().lines)
-    assert "second is parked (budget)" in held.err
+    assert "second is parked (budget): $0.0500 is left of the budget of home:all" in held.err
+    assert "Raise the cap of home:all: `holdfast budget --all --day 0." in held.err
     type("budget", "--all", "--day", "5").went()
     assert type("wake", "second").went().out == "one\n"
     type("budget", "--all", "--day", "0.10").refused(2, "has spent $0.2000 within the last 24 hours already")

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from holdfast.clock import local_time
 from holdfast.errors import CannotRunSafely, HoldfastError, StorageFull
 from holdfast.facts.people import ApprovalRequested
+from holdfast.facts.shift import BudgetReached
 from holdfast.log.base import Log
 from holdfast.session.decide.waits import unanswered
 from holdfast.session.fold.hands import RESTING
-from holdfast.session.money import PICO
+from holdfast.session.money import HOME_ACCOUNT, PICO
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
@@ -53,6 +54,9 @@ def name_of(row: SessionRow) -> str:
     return row.key or row.session_id
 
 
+LATEST = 20
+"""Number of latest events among which the cap is found that parked a session."""
+
 SHORT = 8
 """Characters at the end of an id that stand for it in lists and lines."""
 
@@ -70,10 +74,11 @@ async def next_step(log: Log, row: SessionRow, state: State, typed: Typed) -> st
         words = isinstance(event.fact, ApprovalRequested) and event.fact.needs_words
         yes = typed("answer", ask.item_id, "your words") if words else typed("approve", ask.item_id)
         answers.append(f"`{yes}` or `{typed('deny', ask.item_id)}`; `{typed('inbox', ask.item_id)}` shows all of it.")
-    return _step(row, state, typed, answers)
+    raised = await _raise_cap(log, row, state, typed) if (row.status, row.reason) == ("parked", "budget") else ""
+    return _step(row, state, typed, answers, raised)
 
 
-def _step(row: SessionRow, state: State, typed: Typed, answers: list[str]) -> str:
+def _step(row: SessionRow, state: State, typed: Typed, answers: list[str], raised: str) -> str:
     name = name_of(row)
     branch = state.tenant.kind.branch(state)
     if branch is not None and row.status in ("done", "failed", "cancelled"):
@@ -87,7 +92,6 @@ def _step(row: SessionRow, state: State, typed: Typed, answers: list[str]) -> st
         case "parked", "person":
             return _for_a_person(state, typed, wake, answers, f"Say how to go on with {say}, and watch it with {look}.")
         case "parked", "budget":
-            raised = f"Raise the cap: `{typed('run', '--session-id', name, '--budget', _more_money(state))}`."
             return " ".join([raised, *(f"Or answer: {each}" for each in answers)])
         case "parked", "cap":
             more = str(2 * state.limits.max_turns)
@@ -124,10 +128,22 @@ def _for_a_person(state: State, typed: Typed, wake: str, answers: list[str], oth
     return " ".join(f"Answer with {each}" for each in answers) or otherwise
 
 
-def _more_money(state: State) -> str:
-    """Twice the cap, or twice the spend if that is more, in dollars and cents."""
-    cents = 2 * max(state.limits.budget_pico or 0, state.cost_pico) * 100 // PICO + 1
-    return f"{cents // 100}.{cents % 100:02d}"
+async def _raise_cap(log: Log, row: SessionRow, state: State, typed: Typed) -> str:
+    """Name the command that raises the cap that was reached, by its account and period, to twice what it is."""
+    latest = await log.read(row.session_id, after=max(0, row.head - LATEST))
+    reached = next((each.fact for each in reversed(latest) if isinstance(each.fact, BudgetReached)), None)
+    pico = max(reached.cap_pico, reached.wanted_pico) if reached is not None else 0
+    cents = 2 * max(pico, 0 if reached is not None else state.cost_pico) * 100 // PICO + 1
+    more, name = f"{cents // 100}.{cents % 100:02d}", name_of(row)
+    if reached is None or (reached.account_id, reached.period) == (row.accounts[0], "total"):
+        return f"Raise the cap: `{typed('run', '--session-id', name, '--budget', more)}`."
+    flag = {"total": "--set", "day": "--day", "week": "--week"}[reached.period]
+    if reached.account_id == row.accounts[0]:
+        return f"Raise the cap: `{typed('budget', name, flag, more)}`."
+    whose = ("--all",) if reached.account_id == HOME_ACCOUNT else ("--account", reached.account_id)
+    return (
+        f"Raise the cap of {reached.account_id}: `{typed('budget', *whose, flag, more)}`, then `{typed('wake', name)}`."
+    )
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -12,8 +12,9 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
+from holdfast.app.home import is_served
 from holdfast.app.screen.events import one_line
-from holdfast.app.settings.config import budget_pico
+from holdfast.app.settings.config import budget_pico, database_path
 from holdfast.app.settings.values import nearest
 from holdfast.clock import DAY, SystemClock, local_time
 from holdfast.errors import UsageError
@@ -74,6 +75,12 @@ async def budget_run(call: Call) -> int:
         _show(call, [known[name] for name in shown if name in known])
         if caps and row:
             call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
+        elif caps and is_served(runtime.home, database_path(call.settings)):
+            call.note("a worker serves this home, and goes on with the sessions that waited for it")
+        elif caps:
+            call.note(
+                f"sessions that waited for it go on with `{call.typed('wake', 'ID')}` or `{call.typed('worker')}`"
+            )
         return 0
 
 

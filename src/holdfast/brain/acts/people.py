@@ -145,7 +145,10 @@ async def out_of_money(shift: Shift, refused: BudgetRefused) -> End:
     Raises `HeadMoved` after asking, so that approvers are notified before the session parks.
     """
     left = usd(refused.left_pico) if refused.left_pico > 0 else "nothing"
-    detail = f"{left} is left of the budget, the next request may cost {usd(refused.wanted_pico)}"
+    assert shift.state.created is not None
+    mine = refused.account_id == path_of(shift.state.created, shift.state.session_id)[0]
+    budget = "the budget" if mine else f"the budget of {refused.account_id}"
+    detail = f"{left} is left of {budget}, the next request may cost {usd(refused.wanted_pico)}"
     asks = [ask for ask in shift.state.asks.values() if ask.kind == "budget"]
     if refused.period == "total" and all(ask.account_id != refused.account_id for ask in asks):
         await shift.decision(_reached(refused), _more_money(shift, refused, detail))
