@@ -6,7 +6,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 import pytest
@@ -181,3 +181,12 @@ def test_the_type_checker_knows_the_output(tmp_path: Path) -> None:
     assert "error" not in found.stdout
     plain = [each.replace("builtins.", "").strip('"') for each in revealed]
     assert plain == ["list[str] | None", "Any | None", "int | None"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Annotated[int, msgspec.Meta(multiple_of=5)], list[Annotated[dict[str, int], msgspec.Meta(max_length=1)]]],
+)
+def test_a_constraint_that_other_processes_cannot_check_is_refused(kind: Any) -> None:
+    with pytest.raises(holdfast.UsageError, match=r"constraint (multipleOf|maxProperties)"):
+        holdfast.Agent("scripted:m.json", output_type=kind)

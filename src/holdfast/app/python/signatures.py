@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.session.tools.output import unchecked
 
 KEY = "idempotency_key"
 """The parameter of a keyed tool that the model does not see."""
@@ -116,6 +117,11 @@ def output_schema(kind: Any) -> dict[str, Any]:
         raise UsageError(
             f"output_type={_named(kind)} cannot be described to a model; an output is {ALLOWED}"
         ) from error
+    if word := unchecked(schema):
+        raise UsageError(
+            f"output_type={_named(kind)} has the constraint {word}, which a process without this program cannot check; "
+            "leave it out, and check it on the result"
+        )
     return schema
 
 

@@ -63,6 +63,17 @@ def functions(agent: Agent) -> tuple[CustomTool, ...]:
     return tuple(each for each in agent.custom if each.name != SUBMIT_OUTPUT)
 
 
+_CHECKED = {"type", "anyOf", "enum", "items", "properties", "required", "additionalProperties", *_LIMITS}
+_WORDS = {"title", "description", "default", "discriminator", "examples"}
+
+
+def unchecked(schema: Mapping[str, Any]) -> str:
+    """Return a keyword of a schema without references that `schema_problem` does not check; empty for none."""
+    below = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
+    below += [each for each in (schema.get("items"), schema.get("additionalProperties")) if isinstance(each, dict)]
+    return next(iter(schema.keys() - _CHECKED - _WORDS), "") or next(filter(None, map(unchecked, below)), "")
+
+
 def schema_problem(value: Any, schema: Mapping[str, Any], at: str = "input") -> str:
     """Return why a value does not fit a JSON schema without references, as text for the model; empty if it fits."""
     if "anyOf" in schema:
