@@ -9,7 +9,7 @@ from holdfast.clock import SystemClock
 from holdfast.facts.base import Text
 from holdfast.facts.mission import ContractSealed, MissionOpened
 from holdfast.facts.model import AgentMessage, AgentToolUse
-from holdfast.facts.task import RepoMerged
+from holdfast.facts.task import RepoCommitted, RepoMerged
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.kinds.loop.plan import LOOK, RESTORE, STEP
@@ -66,6 +66,7 @@ def test_progress_of_a_mission_has_no_refs_and_no_digests() -> None:
     lines = told(
         ContractSealed("a" * 64, 2, 3),
         MissionOpened("m", "refs/heads/holdfast/m/main", "b" * 40, "d" * 40),
+        RepoCommitted(ref="refs/heads/holdfast/m/hello", commit="c" * 40, tree="d" * 40, parent="b" * 40),
         RepoMerged(1, "refs/heads/holdfast/m/main", "c" * 40, "d" * 40, "b" * 40, ("hello",), ("hello.check",)),
         width=80,
     )
