@@ -214,6 +214,15 @@ def test_detach_and_follow_to_the_end(type: Type, long: str, holdfast_home: Path
     assert type("wake", "k").went().out == "It is over.\n"
 
 
+def test_a_background_process_imports_nothing_from_the_folder_it_begins_in(type: Type, long: str) -> None:
+    """That folder is often the workspace, where an agent writes: a module there must not replace one of Python's."""
+    for name in ("anyio", "sqlite3", "holdfast"):
+        Path(f"{name}.py").write_text(f"open('loaded', 'a').write({name!r})\n")
+    type("run", "x", "--model", long, "--session-id", "k", "--detach").went()
+    type("cancel", "k").went()
+    assert not Path("loaded").exists()
+
+
 def test_what_cannot_go_on_is_not_detached(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
     model = script(tmp_path / "m.json", turn(text="ok"))
     type("run", "x", "--model", model, "--session-id", "k").went()

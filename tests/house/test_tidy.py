@@ -254,6 +254,17 @@ def test_no_data_file_is_dead() -> None:
     none_of(dead, "no module names these:")
 
 
+def test_own_processes_import_nothing_from_the_current_folder() -> None:
+    """`python -m` begins with the current folder, which may be a workspace: each start has -P or -I."""
+    wrong = [
+        f"{short(file)}:{number}: {line.strip()}"
+        for file in python_files("src")
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if "sys.executable" in line and not re.search('"-[PI]"', line)
+    ]
+    none_of(wrong, "Python is started without -P or -I:")
+
+
 def test_nothing_is_put_off() -> None:
     """In comments: a string may be about somebody else's unfinished work."""
     later = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

@@ -29,7 +29,7 @@ _WENT = (0, 1, 3, 4)
 
 
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause", "--leave-jobs"]
+    command = [sys.executable, "-P", "-m", "holdfast", "wake", row.session_id, "--keep-pause", "--leave-jobs"]
     command += ["--wait", f"{NIGHT_S:g}"]
     command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
     if call.settings.prompts and call.settings.prompt_files is None:  # the process itself finds those of a project

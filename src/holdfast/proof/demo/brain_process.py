@@ -53,7 +53,7 @@ async def never(event: Event) -> bool:
 
 def start_brain(runtime: Runtime, session_id: str) -> subprocess.Popen[bytes]:
     """Start `holdfast wake` of that session as a child process, with its output in a file under the home."""
-    command = [sys.executable, "-m", "holdfast", "wake", session_id, "--home", str(runtime.home.path)]
+    command = [sys.executable, "-P", "-m", "holdfast", "wake", session_id, "--home", str(runtime.home.path)]
     command += ["--db", runtime.settings.db] if runtime.settings.db else []
     with (runtime.home.logs / f"{session_id}.log").open("ab") as output:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
