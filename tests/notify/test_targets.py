@@ -29,7 +29,7 @@ PHONE = {"kind": "ntfy", "url": "https://example.com", "topic": "t", "reply_topi
 
 def made(table: dict[str, Any], **variables: str) -> Outlet:
     """The one target of a table called `ops`."""
-    [outlet] = make_outlets(read_targets({"ops": table}), variables, SystemClock(), lambda: KEY)
+    [outlet] = make_outlets(read_targets({"ops": table}), variables, SystemClock(), lambda: KEY, Path("home"))
     return outlet
 
 
@@ -100,7 +100,7 @@ def test_no_variable_makes_a_target(repository: Path, mine: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ({}, "no kind that exists; there are apprise, ntfy, webhook"),
+        ({}, "no kind that exists; there are apprise, ntfy, push, webhook"),
         ({"kind": "webhok"}, "did you mean 'webhook'"),
         ({**WEBHOOK, "secrets": "env:X"}, "unknown key 'secrets' in .*did you mean 'secret'"),
         ({**WEBHOOK, "topic": "t"}, "unknown key 'topic'"),

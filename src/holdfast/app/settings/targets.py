@@ -59,6 +59,7 @@ KINDS: dict[str, _Kind] = {
         ("token",),
         "notify",
     ),
+    "push": _Kind("holdfast.notify.web_push", (), ("contact",), (), (), "serve"),
 }
 """Kind → its module and keys."""
 
@@ -78,7 +79,8 @@ class TargetSettings:
 def outlets(settings: Settings, clock: Clock, entropy: Entropy) -> tuple[Outlet, ...]:
     """All targets in the user's file, ready to send. Raises as `read_targets` and `make_outlets` do."""
     targets = read_targets(settings.notify)
-    return make_outlets(targets, environment(), clock, lambda: reply_key(Path(settings.home), entropy))
+    home = Path(settings.home)
+    return make_outlets(targets, environment(), clock, lambda: reply_key(home, entropy), home)
 
 
 def poll_every_s() -> float:
@@ -139,15 +141,18 @@ def make_outlets(
     variables: Mapping[str, str],
     clock: Clock,
     key: Callable[[], bytes],
+    home: Path,
 ) -> tuple[Outlet, ...]:
     """Create the targets, ready to send. `key` returns the home's reply key and is called only for two-way targets.
 
     Raises `UsageError` for an invalid value, `CannotRunSafely` for a missing secret or package.
     """
-    return tuple(_outlet(target, variables, clock, key) for target in targets)
+    return tuple(_outlet(target, variables, clock, key, home) for target in targets)
 
 
-def _outlet(settings: TargetSettings, variables: Mapping[str, str], clock: Clock, key: Callable[[], bytes]) -> Outlet:
+def _outlet(
+    settings: TargetSettings, variables: Mapping[str, str], clock: Clock, key: Callable[[], bytes], home: Path
+) -> Outlet:
     kind = KINDS[settings.kind]
     values = dict(settings.values)
     for option in kind.references:
@@ -160,6 +165,8 @@ def _outlet(settings: TargetSettings, variables: Mapping[str, str], clock: Clock
         target = _module(settings).Webhook(name, values["url"], values["secret"], clock)
     elif settings.kind == "apprise":
         target = _module(settings).AppriseTarget(name, values["url"])
+    elif settings.kind == "push":
+        target = _module(settings).WebPush(name, home, clock, user=user, contact=values.get("contact", ""))
     else:
         reply_topic = values.get("reply_topic", "")
         phone = _module(settings).Ntfy(
