@@ -71,6 +71,7 @@ VERBS: dict[str, VerbInfo] = {
     "serve": VerbInfo("serve", "Run sessions, and show them in a browser", "holdfast serve --port 8400"),
     "open": VerbInfo("serve", "Print a link that logs a browser in to the running server", "holdfast open"),
     "keys": VerbInfo("serve", "Manage API keys of the server", "holdfast keys create anna --role operator --project ."),
+    "service": VerbInfo("service", "Keep the server running: crashes, reboots, logouts", "holdfast service install"),
     "ps": VerbInfo("ps", "List sessions", "holdfast ps --tree"),
     "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),
     "why": VerbInfo(

@@ -32,6 +32,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--url", metavar="URL", help="Address that users type, if it is that of a reverse proxy")
     concurrency_argument(parser)
+    parser.add_argument("--no-link", action="store_true", help="Print no login link, which others could read in a log")
     parser.add_argument("--json", action="store_true", help="Print events as JSON lines")
 
 
@@ -65,7 +66,8 @@ async def serve_run(call: Call) -> int:
                 site = site_of(runtime, access, _url(args, port))
                 app = server.application(site, host=args.host, port=port, tell=call.note)
                 announce(Serving(os.getpid(), runtime.worker.worker_id, site.url))
-                _show_link(call, access, site.url)
+                if not args.no_link:
+                    _show_link(call, access, site.url)
                 await serve_sessions(call, runtime, limit, lambda: server.run(site, app, listening))
     raise AssertionError("a server ends by being stopped")
 
