@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Annotated, ParamSpec, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from holdfast.brain.recall import recall
 from holdfast.clock import Clock
 from holdfast.errors import UnknownSession
 from holdfast.facts.session import SessionCreated
+from holdfast.ids import Entropy
 from holdfast.log.base import Index, Leases, Log, Snapshots
+from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
 from holdfast.serve.access import Access, Visitor
+from holdfast.serve.pulse import Pulse
 from holdfast.service.intake import Intake
 from holdfast.session.rows import ItemRow, SessionRow
 from holdfast.session.state import Kinds, State
@@ -26,8 +30,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Store(Log, Index, Leases, Snapshots, Protocol):
+class Store(Log, Index, Leases, Snapshots, Source, Protocol):
     """The log of a served home."""
+
+
+class SessionWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A session to open: its goal, and choices beside the settings of the server.
+
+    A workspace outside the project of the caller's key, and a model, are for admins. Without a workspace it is a new
+    folder in the home.
+    """
+
+    goal: str
+    key: str = ""
+    workspace: str = ""
+    model: str = ""
+    budget_usd: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+    max_turns: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 PROJECTS_MAX = 10_000
@@ -38,20 +57,28 @@ PROJECTS_MAX = 10_000
 class Site:
     """A served home.
 
-    `url` is the address that users type, without a slash at the end. `shelf` is the store of workspace snapshots, None
-    without git. `closing` is set when the server is about to end, for responses that would go on.
+    `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller. `shelf` is
+    the store of workspace snapshots, None without git. `closing` is set when the server is about to end, for responses
+    that would go on.
     """
 
     store: Store
     intake: Intake
     kinds: Kinds
     clock: Clock
+    entropy: Entropy
     home: Path
     access: Access
     url: str
+    opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
     shelf: Shelf | None = None
     closing: anyio.Event = field(default_factory=anyio.Event)
     _projects: dict[str, Path] = field(default_factory=dict)
+
+    @cached_property
+    def pulse(self) -> Pulse:
+        """The status of the home, for streams."""
+        return Pulse(self.store)
 
     def acting_as(self, visitor: Visitor) -> Intake:
         """Return the use cases that change sessions, for this caller: their events carry its name and proof."""

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 from holdfast.app.call import Call, span
 from holdfast.app.cli.worker import concurrency, concurrency_argument, serve_sessions
-from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.compose import open_runtime
 from holdfast.app.home import Serving, only_server, open_home, server_of
+from holdfast.app.serving import site_of
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.ids import system_entropy
 from holdfast.serve.access import LINK_S, ROLES, Access, Credential
-from holdfast.serve.site import Site
 from holdfast.service.posting import person
 
 HOST, PORT = "127.0.0.1", 8400
@@ -80,20 +80,6 @@ def _url(args: argparse.Namespace, port: int) -> str:
     if url.scheme not in ("http", "https") or not url.netloc or url.path not in ("", "/") or url.query:
         raise UsageError(f"--url {args.url!r} is not an address such as https://holdfast.example.com")
     return f"{url.scheme}://{url.netloc}"
-
-
-def site_of(runtime: Runtime, access: Access, url: str) -> Site:
-    """Provide routes with what they need of an opened home."""
-    return Site(
-        store=runtime.store,
-        intake=runtime.intake,
-        kinds=runtime.kinds,
-        clock=SystemClock(),
-        home=runtime.home.path,
-        access=access,
-        url=url,
-        shelf=runtime.shelf,
-    )
 
 
 def _show_link(call: Call, access: Access, url: str) -> None:
