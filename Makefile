@@ -1,6 +1,6 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast cover check bench faults steady live docs lock clean
+.PHONY: help setup programs demo test test-fast cover check bench faults steady live docs lock clean
 
 BIN := .venv/bin
 FAST := $(addprefix tests/,facts session kinds mission model log fleet vault notify house/test_tidy.py)
@@ -13,16 +13,19 @@ help: ## list the targets
 setup: ## make .venv with holdfast in it; install the system packages it needs
 	@scripts/setup
 
+programs: setup
+	@scripts/test_programs
+
 demo: setup ## watch an agent rebuild a real library, be killed, wake, and finish
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: setup ## run all tests, four files at a time; ROOM=log runs those of one room
+test: programs ## run all tests, four files at a time; ROOM=log runs those of one room
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(if $(ROOM),tests/$(ROOM)) $(ARGS)
 
 test-fast: setup ## run the tests without sandboxes, kills, and long searches: about a minute
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not faults and not real" --hypothesis-profile=fast $(FAST) $(ARGS)
 
-cover: setup ## run the tests and list the lines and branches that none reaches
+cover: programs ## run the tests and list the lines and branches that none reaches
 	@$(BIN)/coverage run -m pytest -q $(ARGS) && $(BIN)/coverage combine -q && $(BIN)/coverage report
 
 check: setup ## check format, lint, import contracts, types
@@ -31,13 +34,13 @@ check: setup ## check format, lint, import contracts, types
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-bench: setup ## run every measurement of bench/, one after the other
+bench: programs ## run every measurement of bench/, one after the other
 	@scripts/bench $(BIN)/python
 
-faults: setup ## run the long fault experiments
+faults: programs ## run the long fault experiments
 	@$(BIN)/python -m pytest -m faults -o faulthandler_timeout=1500 $(ARGS)
 
-steady: setup ## run the tests ten times on fresh clones, five of them beside loads (hours)
+steady: programs ## run the tests ten times on fresh clones, five of them beside loads (hours)
 	@$(BIN)/python scripts/steady.py $(ARGS)
 
 live: setup ## run the demo on a real model, by a key or a local server (costs money)

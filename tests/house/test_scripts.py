@@ -74,6 +74,27 @@ def test_setup_installs_what_is_missing_and_only_that(tmp_path: Path) -> None:
     assert " git" not in install
 
 
+def test_programs_of_tests_that_cannot_be_had_are_named_once(tmp_path: Path) -> None:
+    script, noted = copy_of("scripts/test_programs", tmp_path), tmp_path / "noted"
+    here = machine(tmp_path, uid=1000, apt_get=f'echo "$@" >> {noted}; exit 100', mkdir='exec /bin/mkdir "$@"')
+    done = run(script, here)
+    assert (done.returncode, done.stdout) == (0, "")
+    for name in ("chromium", "nginx", "axe-core"):
+        assert f"tests: {name}" in done.stderr
+    assert "install" not in noted.read_text(), "only root may install"
+    assert run(script, here).stderr == ""
+
+
+def test_programs_of_tests_are_installed_where_they_may_be(tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    here = machine(tmp_path, uid=0, apt_get=f'echo "$@" >> {noted}', mkdir='exec /bin/mkdir "$@"', nginx="exit 0")
+    done = run(copy_of("scripts/test_programs", tmp_path), here)
+    assert done.returncode == 0
+    assert [line.split()[0] for line in noted.read_text().splitlines()] == ["update", "install"]
+    assert noted.read_text().split()[-2:] == ["chromium", "fonts-dejavu-core"]
+    assert "nginx" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("tests", "good"),
     [
