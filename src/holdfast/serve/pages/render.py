@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
 
 from holdfast.clock import local_time, rfc3339
 from holdfast.service.event_lines import counted
@@ -59,6 +60,12 @@ def environment() -> Environment:
     return made
 
 
-def render(template: str, **values: Any) -> str:
+def html(template: str, **values: object) -> str:
     """Render a template to HTML."""
     return environment().get_template(template).render(values)
+
+
+def render(request: Request, name: str, *, status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page. Templates also have `visitor`, the caller of the request or None."""
+    visitor = getattr(request.state, "visitor", None)
+    return HTMLResponse(html(name, **values, visitor=visitor, status=status), status)
