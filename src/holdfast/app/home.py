@@ -6,14 +6,22 @@ import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from holdfast.errors import CannotRunSafely
 from holdfast.facts.codec import SCHEMA
+from holdfast.locks import is_locked, locked
 from holdfast.log.base import Index
 from holdfast.log.worker_locks import Worker, is_live
 from holdfast.privileges import folder_mode
+
+SERVER = "server"
+"""File that the HTTP server of a log locks."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,52 @@ def serve(home: Home, worker_id: str, database: Path | None = None) -> Worker:
     `database` is the log that it serves, the home's own when None.
     """
     return Worker.start(_folder(home, database), worker_id, says=str(SCHEMA))
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """The HTTP server of a home: its process, its worker, and the address that users type."""
+
+    pid: int
+    worker_id: str
+    url: str
+
+
+@contextmanager
+def only_server(home: Home, database: Path | None = None) -> Iterator[Callable[[Serving], None]]:
+    """Hold the place of the one HTTP server of a log for the block. Yields a function that announces it.
+
+    Raises `CannotRunSafely`, with the process that has the place.
+    """
+    folder = _folder(home, database)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locked(folder / SERVER) as fd:
+        if fd is None:
+            other = server_of(home, database)
+            named = f"process {other.pid} at {other.url}" if other is not None else "another process"
+            raise CannotRunSafely(
+                f"{named} serves this home already; nothing was started. `holdfast open` prints a link to it"
+            )
+        os.ftruncate(fd, 0)
+
+        def announce(serving: Serving) -> None:
+            os.pwrite(fd, msgspec.json.encode(serving), 0)
+
+        yield announce
+
+
+def server_of(home: Home, database: Path | None = None) -> Serving | None:
+    """The HTTP server that serves this log now; None without one."""
+    path = _folder(home, database) / SERVER
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(os.pread(fd, 10_000, 0), type=Serving) if is_locked(fd) else None
+    except msgspec.DecodeError:
+        return None  # it is about to announce itself
+    finally:
+        os.close(fd)
 
 
 def workers(home: Home, database: Path | None = None) -> list[str]:

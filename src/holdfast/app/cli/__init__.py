@@ -68,6 +68,9 @@ VERBS: dict[str, VerbInfo] = {
     "stop": VerbInfo("worker", "Stop every session, or lift the stop", "holdfast stop --all"),
     "cancel": VerbInfo("steer", "Cancel a session permanently", "holdfast cancel 7f3k9q"),
     "worker": VerbInfo("worker", "Run sessions as they become due", "holdfast worker --concurrency 8"),
+    "serve": VerbInfo("serve", "Run sessions, and show them in a browser", "holdfast serve --port 8400"),
+    "open": VerbInfo("serve", "Print a link that logs a browser in to the running server", "holdfast open"),
+    "keys": VerbInfo("serve", "Manage API keys of the server", "holdfast keys create anna --role operator --project ."),
     "ps": VerbInfo("ps", "List sessions", "holdfast ps --tree"),
     "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),
     "why": VerbInfo(
@@ -106,7 +109,7 @@ VERBS: dict[str, VerbInfo] = {
 _OTHER_WORDS = {
     "ls": "ps", "list": "ps", "status": "ps", "sessions": "ps", "log": "logs", "events": "logs", "tail": "logs",
     "start": "run", "exec": "run", "new": "run", "continue": "wake", "kill": "cancel", "abort": "cancel",
-    "message": "send", "say": "send", "watch": "attach", "cost": "budget", "reply": "answer", "serve": "worker",
+    "message": "send", "say": "send", "watch": "attach", "cost": "budget", "reply": "answer",
     "check": "doctor", "diagnose": "doctor", "halt": "stop", "summary": "brief", "blame": "why",
 }  # fmt: skip
 """Words that users of other tools try first."""

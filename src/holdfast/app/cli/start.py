@@ -21,13 +21,13 @@ from holdfast.brain.shift import alongside
 from holdfast.errors import HoldfastError
 from holdfast.session.context.text import harmless
 
-DRIVING = ("run", "loop", "wake", "resume", "demo", "worker")
+DRIVING = ("run", "loop", "wake", "resume", "demo", "worker", "serve")
 """Verbs that stop before their work is done when standard output is closed."""
 
-SERVING = ("hands", "worker")
+SERVING = ("hands", "worker", "serve")
 """Verbs that serve until a service manager stops them: SIGTERM ends them normally."""
 
-ASKING = ("run", "loop", "mission", "wake", "resume", "worker")
+ASKING = ("run", "loop", "mission", "wake", "resume", "worker", "serve")
 """Verbs that ask on a terminal whether to trust a project's settings. All others only report untrusted settings."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
 import anyio
 
@@ -45,6 +47,13 @@ MOST = 256
 
 def worker_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `worker`."""
+    concurrency_argument(parser)
+    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
+    parser.add_argument("--json", action="store_true", help="Print events as JSON lines")
+
+
+def concurrency_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--concurrency`."""
     parser.add_argument(
         "--concurrency",
         metavar="N",
@@ -52,57 +61,69 @@ def worker_arguments(parser: argparse.ArgumentParser) -> None:
         default=CONCURRENCY,
         help=f"Sessions at a time (default: {CONCURRENCY})",
     )
-    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
-    parser.add_argument("--json", action="store_true", help="Print events as JSON lines")
 
 
 async def worker_run(call: Call) -> int:
-    """Serve this home until a signal arrives. Running sessions are then released at once and stay runnable."""
-    limit = call.args.concurrency
+    """Serve this home until a signal arrives."""
+    limit = concurrency(call)
+    async with open_runtime(call.settings) as runtime:
+        await serve_sessions(call, runtime, limit)
+    raise AssertionError("a worker ends by being stopped")
+
+
+def concurrency(call: Call) -> int:
+    """Return the number of sessions at a time. Raises `UsageError` for more than one process can serve."""
+    limit: int = call.args.concurrency
     if limit > MOST:
         raise UsageError(
             f"--concurrency {limit} is more than one process can serve ({MOST}); start several workers instead, for "
             f"example --concurrency {MOST}"
         )
+    return limit
+
+
+async def serve_sessions(
+    call: Call, runtime: Runtime, limit: int, also: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> NoReturn:
+    """Run due sessions until cancelled; they are then released at once and stay runnable. `also` runs beside it."""
     keeps = retention(call.settings)
-    async with open_runtime(call.settings) as runtime:
-        await sweep(runtime)
-        channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
-        with serve(runtime.home, runtime.worker.worker_id, database_path(call.settings)):
-            work = _Work(call, runtime)
-            work.say(
-                f"serving {runtime.home.path}, up to {counted(limit, 'session')} at a time; Ctrl-C stops it, and loses "
-                "nothing"
-            )
-            if runtime.shelf is None:
-                work.say(NO_GIT)
+    await sweep(runtime)
+    channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
+    with serve(runtime.home, runtime.worker.worker_id, database_path(call.settings)):
+        work = _Work(call, runtime)
+        work.say(
+            f"serving {runtime.home.path}, up to {counted(limit, 'session')} at a time; Ctrl-C stops it, and loses "
+            "nothing"
+        )
+        if runtime.shelf is None:
+            work.say(NO_GIT)
 
-            async def beside() -> None:
-                """Receive answers to inbox items, and look for jobs with unreported news."""
-                async with anyio.create_task_group() as group:
-                    if channels:
-                        clock, every_s = SystemClock(), poll_every_s()
-                        listener = Listener(
-                            channels, runtime.store, runtime.intake, clock, every_s=every_s, tell=work.say
-                        )
-                        group.start_soon(listener.run)
-                    group.start_soon(look_after, runtime)
-                    if keeps.daily:
-                        group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
+        async def beside() -> None:
+            """Receive answers to inbox items, and look for jobs with unreported news."""
+            async with anyio.create_task_group() as group:
+                if channels:
+                    clock, every_s = SystemClock(), poll_every_s()
+                    listener = Listener(channels, runtime.store, runtime.intake, clock, every_s=every_s, tell=work.say)
+                    group.start_soon(listener.run)
+                group.start_soon(look_after, runtime)
+                if keeps.daily:
+                    group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
+                if also is not None:
+                    group.start_soon(also)
 
-            service = Service(
-                runtime.store,
-                SystemClock(),
-                boot_id=runtime.worker.boot_id,
-                limit=limit,
-                on_error=work.failed,
-                share=share_of(runtime),
-            )
-            try:
-                await alongside(lambda: service.run(work.session), beside)
-            except anyio.get_cancelled_exc_class():
-                work.say("stopped; whatever was at work is let go, and goes on with the next worker or `wake`")
-                raise
+        service = Service(
+            runtime.store,
+            SystemClock(),
+            boot_id=runtime.worker.boot_id,
+            limit=limit,
+            on_error=work.failed,
+            share=share_of(runtime),
+        )
+        try:
+            await alongside(lambda: service.run(work.session), beside)
+        except anyio.get_cancelled_exc_class():
+            work.say("stopped; whatever was at work is let go, and goes on with the next worker or `wake`")
+            raise
     raise AssertionError("a worker ends by being stopped")
 
 
