@@ -18,6 +18,7 @@ from holdfast.facts.session import SessionCreated
 from holdfast.log.base import Index, Leases, Log, Snapshots
 from holdfast.repo.base import Shelf
 from holdfast.serve.access import Access, Visitor
+from holdfast.service.forks import Ground
 from holdfast.service.intake import Intake
 from holdfast.session.rows import ItemRow, SessionRow
 from holdfast.session.state import Kinds, State
@@ -39,7 +40,8 @@ class Site:
     """A served home.
 
     `url` is the address that users type, without a slash at the end. `shelf` is the store of workspace snapshots, None
-    without git. `closing` is set when the server is about to end, for responses that would go on.
+    without git; `ground` is where forks get their folders. `closing` is set when the server is about to end, for
+    responses that would go on.
     """
 
     store: Store
@@ -50,6 +52,7 @@ class Site:
     access: Access
     url: str
     shelf: Shelf | None = None
+    ground: Ground | None = None
     closing: anyio.Event = field(default_factory=anyio.Event)
     _projects: dict[str, Path] = field(default_factory=dict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,8 +17,10 @@ from holdfast.app.settings.config import database_path, local_caller
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.ids import system_entropy
+from holdfast.log.worker_locks import is_live
 from holdfast.serve.access import LINK_S, ROLES, Access, Credential
 from holdfast.serve.site import Site
+from holdfast.service.forks import Ground
 from holdfast.service.posting import person
 
 HOST, PORT = "127.0.0.1", 8400
@@ -91,6 +94,7 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         access=access,
         url=url,
         shelf=runtime.shelf,
+        ground=Ground(runtime.home.workspaces, runtime.worker.worker_id, partial(is_live, runtime.home.workers)),
     )
 
 

@@ -81,5 +81,65 @@ def lanes(events: Sequence[tuple[str, int]], *, width: float = 800.0, row: float
     for (lane_number, column), count in sorted(counts.items()):
         tall = min(row - 2, 3.0 + 2.0 * count)
         y = lane_number * row + (row - tall) / 2
-        found.append(Bar(round(column * step, 1), round(y, 1), round(step - 1.5, 1), tall, LANES[lane_number], str(count)))
+        found.append(
+            Bar(round(column * step, 1), round(y, 1), round(step - 1.5, 1), tall, LANES[lane_number], str(count))
+        )
     return tuple(found)
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A task of a graph."""
+
+    x: float
+    y: float
+    name: str
+    status: str
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """A dependency, from right edge to left edge of two nodes."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """Tasks in columns: each is to the right of all that it depends on."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    width: float
+    height: float
+
+
+NODE_WIDTH, NODE_HEIGHT, GAP_X, GAP_Y = 96.0, 24.0, 40.0, 10.0
+NODES_MAX = 60
+
+
+def graph(tasks: Sequence[tuple[str, str, Sequence[str]]]) -> Graph | None:
+    """Return the graph of `(name, status, depends)`; None without a dependency, or for too many tasks to read."""
+    known = {name for name, _, _ in tasks}
+    depends = {name: [each for each in before if each in known] for name, _, before in tasks}
+    if len(tasks) > NODES_MAX or not any(depends.values()):
+        return None
+    columns = dict.fromkeys(depends, 0)
+    for _ in tasks:  # as often as the longest path can be; a cycle ends there too
+        for name, before in depends.items():
+            columns[name] = max([columns[name], *(min(columns[each] + 1, len(tasks)) for each in before)])
+    used: dict[int, int] = {}
+    nodes: dict[str, Node] = {}
+    for name, status, _ in tasks:
+        row = used.get(columns[name], 0)
+        used[columns[name]] = row + 1
+        x, y = columns[name] * (NODE_WIDTH + GAP_X) + 1, row * (NODE_HEIGHT + GAP_Y) + 1
+        nodes[name] = Node(x, y, name, status)
+    middle = NODE_HEIGHT / 2
+    edges = tuple(
+        Edge(nodes[each].x + NODE_WIDTH, nodes[each].y + middle, nodes[name].x, nodes[name].y + middle)
+        for name, before in depends.items()
+        for each in before
+    )
+    width = (max(columns.values()) + 1) * (NODE_WIDTH + GAP_X) - GAP_X + 2
+    return Graph(tuple(nodes.values()), edges, width, max(used.values()) * (NODE_HEIGHT + GAP_Y) - GAP_Y + 2)

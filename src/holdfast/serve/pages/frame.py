@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from holdfast.log.base import Which
@@ -12,6 +14,10 @@ from holdfast.session.rows import ItemRow, SessionRow
 
 COUNTED = 100
 """Number up to which places count exactly; beyond it they say `100+`."""
+
+
+Sees = Callable[[SessionRow], Awaitable[bool]]
+"""True for a session that the viewer of a page may see."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -90,5 +96,3 @@ async def waits(store: Store) -> int:
 
 def _bounded(number: int) -> str:
     return f"{COUNTED}+" if number > COUNTED else str(number) if number else ""
-
-

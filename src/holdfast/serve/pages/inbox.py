@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from holdfast.serve.pages.frame import Sees
 from holdfast.service.inbox import Entry, Shown, answered, answerers, expiry, inbox, shown
 from holdfast.service.sessions import Store, costs_of
 from holdfast.session.context.text import visible, visible_line
@@ -51,6 +52,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
     answered: str = ""
     can_grant: bool = False
+    seen: bool = False
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -113,17 +115,16 @@ def card(found: Shown, row: SessionRow, name: str, costs: Costs, now_us: int) ->
         marks=tuple(row.marks.split()),
         answered=answered(found) or ("" if item.status == "open" else item.status),
         can_grant=item.kind in ("tool", "egress"),
+        seen=item.seen_us is not None,
     )
 
 
-async def page(store: Store, now_us: int, looked_us: int, visible_rows: Iterable[str] | None = None) -> Inbox:
+async def page(store: Store, now_us: int, looked_us: int, sees: Sees | None = None) -> Inbox:
     """Return the inbox of a viewer who last looked at the brief at `looked_us`.
 
-    `visible_rows` are the sessions that the viewer may see, None for all.
+    `sees` limits it to sessions that the viewer may see.
     """
-    allowed = None if visible_rows is None else set(visible_rows)
-    entries = await inbox(store, now_us, limit=CARDS)
-    entries = [each for each in entries if allowed is None or each.row.session_id in allowed]
+    entries = [each for each in await inbox(store, now_us, limit=CARDS) if sees is None or await sees(each.row)]
     shown_entries = [each for each in entries if each.group != "running"]
     costs = await costs_of(store, *{each.row.session_id: each.row for each in shown_entries}.values())
 

@@ -25,6 +25,9 @@ from holdfast.session.state import HandoffItem, State, SummaryItem
 WINDOW = 200
 """Number of events in a window of the timeline."""
 
+AFTER = 20
+"""Number of events shown after the one that a link names."""
+
 FOLDED = 500
 """Maximum number of characters in the folded details of a row; the page of the event has all of them."""
 
