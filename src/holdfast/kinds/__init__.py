@@ -22,6 +22,9 @@ _MODULES = {
 LOOP = "loop:command"
 """Model name of a loop session, whose model is code (`kinds.loop`, imported for this model only)."""
 
+MISSION = "mission"
+"""Name of a mission's agent."""
+
 
 class Registry:
     """Registry of the parts of each kind, by name."""

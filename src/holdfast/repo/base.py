@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.errors import UsageError
+
 
 class Owner(NamedTuple):
     """The user and group that tool calls run as."""
@@ -97,6 +99,17 @@ class Shelf(Protocol):
         """Return the differences between two snapshots as a patch in git's form; binary files are only named."""
         ...
 
+    async def files(self, snapshot: str) -> list[str]:
+        """Return the paths of the files and links of a snapshot, ordered; bytes that are not UTF-8 are escaped."""
+        ...
+
+    async def content(self, snapshot: str, path: str, limit: int) -> bytes:
+        """Return at most `limit` bytes of the beginning of a file, or of the target of a link.
+
+        Raises `UsageError` if the snapshot has no such file.
+        """
+        ...
+
     async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
         """Return what `keep` would, without keeping anything."""
         ...
@@ -123,6 +136,11 @@ class Shelf(Protocol):
         It stops after `timeout_s`; nothing is lost then, and the next run continues.
         """
         ...
+
+
+def no_file(path: str) -> UsageError:
+    """Return the error for a path that a snapshot does not have."""
+    return UsageError(f"there is no file {path!r} in the workspace at that position; list its files")
 
 
 def shown(path: bytes) -> str:

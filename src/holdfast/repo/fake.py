@@ -8,7 +8,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
-from holdfast.repo.base import Change, Kept, Owner, Restored
+from holdfast.repo.base import Change, Kept, Owner, Restored, no_file
 from holdfast.repo.plumbing.ignore import NAME, Ignoring
 
 Folder = MutableMapping[str, bytes]
@@ -72,6 +72,17 @@ class FakeShelf:
             was, now = (tree.get(path, b"").decode("utf-8", "replace").splitlines(keepends=True) for tree in (old, new))
             patch += [f"diff --git a/{path} b/{path}\n", *unified_diff(was, now, f"a/{path}", f"b/{path}")]
         return "".join(patch)
+
+    async def files(self, snapshot: str) -> list[str]:
+        """See `Shelf.files`."""
+        return sorted(self._tree(snapshot))
+
+    async def content(self, snapshot: str, path: str, limit: int) -> bytes:
+        """See `Shelf.content`."""
+        found = self._tree(snapshot).get(path)
+        if found is None:
+            raise no_file(path)
+        return found[:limit]
 
     async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
         """See `Shelf.look`."""

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from holdfast.errors import SnapshotFailed
 from holdfast.locks import locked, try_lock
 from holdfast.repo.archive import Arrival, departure
-from holdfast.repo.base import Change, Kept, Owner, Restored
+from holdfast.repo.base import Change, Kept, Owner, Restored, no_file, shown
 from holdfast.repo.git import Git, Stopped, folder_bytes, full, sync_folder
 from holdfast.repo.objects import Pack
 from holdfast.repo.restore import Contents, Restore, compare, empty_folder
@@ -96,6 +96,14 @@ class ShadowShelf:
     async def diff(self, before: str, after: str) -> str:
         """See `Shelf.diff`. Raises `SnapshotFailed` for a patch of more than `DIFF_MAX` bytes."""
         return await _in_thread(partial(self._diff, _id(before), _id(after)))
+
+    async def files(self, snapshot: str) -> list[str]:
+        """See `Shelf.files`."""
+        return await _in_thread(partial(self._files, _id(snapshot)))
+
+    async def content(self, snapshot: str, path: str, limit: int) -> bytes:
+        """See `Shelf.content`."""
+        return await _in_thread(partial(self._content, _id(snapshot), path, limit))
 
     async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
         """See `Shelf.look`."""
@@ -289,6 +297,30 @@ class ShadowShelf:
             for tree in (before, after):
                 next(library.trees([tree]))  # git's own message would be about its internals
             return self._git.diff(before.hex(), after.hex(), lock)
+
+    def _files(self, tree: bytes, stop: threading.Event) -> list[str]:
+        with self._held(stop) as lock, self._git.library(lock) as library:
+            contents = Contents(library, max_files=self._max_files, stop=stop)
+            contents.read(tree)
+            return sorted(shown(path) for path, row in contents.entries(tree) if not row.is_folder)
+
+    def _content(self, tree: bytes, path: str, limit: int, stop: threading.Event) -> bytes:
+        with self._held(stop) as lock, self._git.library(lock) as library:
+            *folders, name = path.split("/")
+            for folder in folders:
+                rows = next(library.trees([tree]))
+                tree = next((row.id for row in rows if row.is_folder and shown(row.name) == folder), b"")
+                if not tree:
+                    raise no_file(path)
+            rows = next(library.trees([tree]))
+            found = next((row.id for row in rows if not row.is_folder and shown(row.name) == name), b"")
+            if not found:
+                raise no_file(path)
+            data = b""
+            with closing(library.stream([found])) as blobs:
+                for chunk in next(blobs).chunks():
+                    data += chunk[: max(0, limit - len(data))]
+            return data
 
     def _kept(self, of: str = "*") -> dict[str, list[str]]:
         found: dict[str, dict[str, None]] = {}

@@ -18,9 +18,9 @@ from starlette.routing import Route, Router
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.serve import api, health, pages
 from holdfast.serve.access import BROWSER_S
 from holdfast.serve.gate import Gate, Refusal, cookie_name, visitor_of
-from holdfast.serve.pages import routes
 from holdfast.serve.pages.render import render
 from holdfast.serve.site import Site
 
@@ -108,7 +108,9 @@ def application(site: Site, *, host: str, port: int, tell: Callable[[str], None]
         [
             Route("/login", login, methods=["GET"]),
             Route("/logout", logout, methods=["POST"]),
-            *routes(site),
+            *api.routes(site),
+            *health.routes(site),
+            *pages.routes(site),
         ],
         redirect_slashes=False,
     )

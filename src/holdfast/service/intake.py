@@ -64,13 +64,13 @@ class Intake(Answers):
         words = (Text(text),) if text.strip() else ()
         return await self._post(session, UserMessage(content=(*words, *attachments)), key)
 
-    async def interrupt(self, session: SessionRow, reason: str = "") -> PostReceipt:
+    async def interrupt(self, session: SessionRow, reason: str = "", key: str = "") -> PostReceipt:
         """Interrupt the agent at once; the session then waits for a message."""
-        return await self._post(session, UserInterrupt(reason=reason))
+        return await self._post(session, UserInterrupt(reason=reason), key)
 
-    async def cancel(self, session: SessionRow, reason: str = "") -> PostReceipt:
+    async def cancel(self, session: SessionRow, reason: str = "", key: str = "") -> PostReceipt:
         """End the session for good."""
-        return await self._post(session, UserCancel(reason=reason))
+        return await self._post(session, UserCancel(reason=reason), key)
 
     async def update(self, session: SessionRow, change: SessionUpdated) -> PostReceipt:
         """Change limits or policies of a session."""
@@ -84,10 +84,10 @@ class Intake(Answers):
 
     # --- steering -----------------------------------------------------------------------------------
 
-    async def pause(self, session: SessionRow, reason: str = "") -> PostReceipt:
+    async def pause(self, session: SessionRow, reason: str = "", key: str = "") -> PostReceipt:
         """Pause the session at its next safe boundary, until it is resumed."""
         _check_unfinished(session, "pause")
-        return await self.post(session.session_id, UserPause(reason=reason))
+        return await self.post(session.session_id, UserPause(reason=reason), key)
 
     async def resume(self, session: SessionRow, reason: str = "", key: str = "") -> PostReceipt:
         """Lift a pause."""

@@ -1,4 +1,4 @@
-"""Use cases of missions: open, replan, amend, pause, resume (S3)."""
+"""Use cases of missions: open, replan, amend, pause, resume; and of waking any session (S3)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from holdfast.errors import RepositoryUnfit, UsageError
 from holdfast.facts.mission import Contract, ContractAmended, ReplanAsked
 from holdfast.facts.people import UserPause, UserResume
 from holdfast.facts.session import SessionCreated
+from holdfast.kinds import MISSION
 from holdfast.log.base import Log, PostReceipt, Which
 from holdfast.repo.repository import Repository, Standing
-from holdfast.service.intake import OVER
+from holdfast.service.intake import OVER, Intake
 from holdfast.service.opening import NewSession, Opened, Site, open_session
 from holdfast.service.posting import Poster
+from holdfast.session.fold.hands import RESTING
 from holdfast.session.rows import SessionRow
+from holdfast.session.state import State
 
 
 def check_repository(folder: str, standing: Standing) -> None:
@@ -79,10 +82,38 @@ async def pause(poster: Poster, row: SessionRow, reason: str) -> list[SessionRow
     return paused
 
 
+async def pause_any(intake: Intake, row: SessionRow, reason: str, key: str = "") -> PostReceipt:
+    """Pause a session, a mission with every unfinished session below it."""
+    receipt = await intake.pause(row, reason, key)
+    if row.name == MISSION and not row.parent and not receipt.duplicate:
+        for each in await _unfinished(intake, row):
+            if each.session_id != row.session_id:
+                await intake.post(each.session_id, UserPause(reason=reason or "its mission is paused"))
+    return receipt
+
+
 async def resume(poster: Poster, row: SessionRow, reason: str) -> None:
     """Lift the pause of a mission and of every unfinished session below it."""
     for each in await _unfinished(poster, row):
         await poster.post(each.session_id, UserResume(reason=reason or "its mission goes on"))
+
+
+async def lift(intake: Intake, row: SessionRow, state: State, key: str = "") -> PostReceipt | None:
+    """Let a session go on that is paused, a new fork, parked after repeated failures, or that a failed request ended.
+
+    A mission is resumed with the sessions below it. Returns None if nothing holds it up, and during an emergency stop,
+    when only the release lifts a pause.
+    """
+    if await intake.index.stopped() is not None:
+        return None
+    if row.status == "failed" and state.failure is not None:
+        return await intake.ask_again(row)
+    failed = state.ended is not None and state.failing.repeated()
+    if not (state.paused or state.ended == RESTING or failed or state.tenant.kind.awaits_wake(state)):
+        return None
+    if state.created is not None and state.created.mission is not None:
+        await resume(intake, row, "woken")
+    return await intake.resume(row, "woken", key)
 
 
 async def _unfinished(poster: Poster, row: SessionRow) -> list[SessionRow]:

@@ -22,6 +22,7 @@ from holdfast.errors import HoldfastError, RepositoryUnfit
 from holdfast.facts.session import SessionCreated
 from holdfast.hands.incarnation import at_work, forsaken, remnants, remove
 from holdfast.hands.limits.plan import baseline_name
+from holdfast.kinds import MISSION
 from holdfast.log.base import each_session
 from holdfast.repo.base import Owner
 from holdfast.repo.plumbing.objects import is_git_name
@@ -42,9 +43,6 @@ KINDS: dict[Kind, str] = {
     "refs": "refs of finished missions",
 }
 """What can be freed, with a description."""
-
-MISSION = "mission"
-"""Name of a mission's agent."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import argparse
 from contextlib import suppress
 
 from holdfast.app.call import SESSION, Call, wait_argument
-from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.compose import open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.running.drive import drive, observer_for
@@ -15,9 +15,7 @@ from holdfast.app.running.workers import sweep
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
 from holdfast.errors import EmergencyStop, LeaseHeld
-from holdfast.service import missions
-from holdfast.session.fold.hands import RESTING
-from holdfast.session.rows import SessionRow
+from holdfast.service.missions import lift
 
 
 def send_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,31 +113,13 @@ async def wake_run(call: Call) -> int:
         await sweep(runtime)
         row = await runtime.store.find(call.args.session)
         if not call.args.keep_pause:
-            await _lift(runtime, row)
+            state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+            await lift(runtime.intake, row, state)
         doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         return await drive(call, runtime, row.session_id, doors, steal=call.args.steal)
 
 
 resume_arguments, resume_run = wake_arguments, wake_run
-
-
-async def _lift(runtime: Runtime, row: SessionRow) -> None:
-    """Resume a session that is paused, a new fork, parked after repeated failures, or that a failed request ended.
-
-    A mission is resumed with its children. During an emergency stop, only the release lifts a pause.
-    """
-    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-    if row.status == "failed" and state.failure is not None and await runtime.store.stopped() is None:
-        await runtime.intake.ask_again(row)
-        return
-    failed = state.ended is not None and state.failing.repeated()
-    rests = bool(state.paused) or state.ended == RESTING or failed or state.tenant.kind.awaits_wake(state)
-    if not rests or await runtime.store.stopped() is not None:
-        return
-    if state.created is not None and state.created.mission is not None:
-        await missions.resume(runtime.intake, row, "woken")
-    else:
-        await runtime.intake.resume(row, "woken")
 
 
 def handover_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,136 @@
+"""Sessions over the API: list, get, create, and steer."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.serve.api.bodies import Receipt, SessionInfo, SessionPage, receipt, session_info
+from holdfast.serve.api.operations import Asked, Nothing, Operation
+from holdfast.serve.site import SessionWanted
+from holdfast.service import filters
+from holdfast.service.missions import lift, pause_any
+from holdfast.service.sessions import Session, costs_of, sessions
+from holdfast.session.rows import SessionRow
+
+LISTED_MAX = 200
+"""Sessions in a page."""
+
+SCANNED_MAX = 2_000
+"""Rows read for one page: with a filter that few pass, a page ends there, and its cursor goes on."""
+
+
+class SessionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`filter` has the terms of `holdfast ps`, `after` is the cursor of a page."""
+
+    filter: str = ""
+    after: str = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=LISTED_MAX)] = 50
+
+
+async def listed(asked: Asked[SessionsQuery, Nothing]) -> SessionPage:
+    """List sessions, newest first."""
+    try:
+        wanted = filters.parse(shlex.split(asked.query.filter))
+    except ValueError as error:
+        raise UsageError(f"the filter cannot be read: {error}") from error
+    found: list[Session] = []
+    after, limit, now_us = asked.query.after, asked.query.limit, asked.site.clock.now_us()
+    more, scanned = True, 0
+    while more and len(found) < limit and scanned < SCANNED_MAX:
+        page = await sessions(asked.site.store, wanted.which, after=after, limit=LISTED_MAX)
+        more, scanned = len(page) == LISTED_MAX, scanned + len(page)
+        for place, each in enumerate(page, 1):
+            after = each.row.session_id
+            if wanted.has(each.row, each.costs.tree, now_us, running=each.running) and await asked.site.sees(
+                asked.visitor, each.row
+            ):
+                found.append(each)
+            if len(found) == limit:
+                more = more or place < len(page)
+                break
+    return SessionPage([session_info(each) for each in found], after if more else None)
+
+
+async def got(asked: Asked[Nothing, Nothing]) -> SessionInfo:
+    """Get a session."""
+    return await _info(asked, await asked.session())
+
+
+async def _info(asked: Asked[Nothing, Any], row: SessionRow) -> SessionInfo:
+    running = row.session_id in await asked.site.store.holders()
+    spent = await costs_of(asked.site.store, row)
+    return session_info(Session(row, running, spent[row.session_id]))
+
+
+async def created(asked: Asked[Nothing, SessionWanted]) -> SessionInfo:
+    """Open a session; the server runs it. With a `key` already in use, the session of that key is returned."""
+    row = await asked.site.opening(asked.visitor, asked.body)
+    if not await asked.site.sees(asked.visitor, row):
+        raise UsageError(f"the key {asked.body.key!r} is in use outside the project of your API key; choose another")
+    return await _info(asked, row)
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A message of a user."""
+
+    text: str
+
+
+class Reason(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason of a command, for the log."""
+
+    reason: str = ""
+
+
+async def sent(asked: Asked[Nothing, Message]) -> Receipt:
+    """Send a message to a session; it is read at the next model request."""
+    return receipt(await asked.intake.send(await asked.session(), asked.body.text, key=asked.key))
+
+
+async def interrupted(asked: Asked[Nothing, Reason]) -> Receipt:
+    """Interrupt an agent; it waits for a message."""
+    row = await asked.session()
+    if row.status != "runnable" and row.session_id not in await asked.site.store.holders():
+        return Receipt(row.session_id, None)
+    return receipt(await asked.intake.interrupt(row, asked.body.reason, asked.key))
+
+
+async def paused(asked: Asked[Nothing, Reason]) -> Receipt:
+    """Pause a session at its next safe boundary, a mission with all below it."""
+    return receipt(await pause_any(asked.intake, await asked.session(), asked.body.reason, asked.key))
+
+
+async def resumed(asked: Asked[Nothing, Nothing]) -> Receipt:
+    """Let a session go on that is paused, a new fork, or ended by a failed request, as `holdfast wake` does."""
+    row = await asked.session()
+    done = await lift(asked.intake, row, await asked.site.state(row.session_id), asked.key)
+    return Receipt(row.session_id, None) if done is None else receipt(done)
+
+
+async def cancelled(asked: Asked[Nothing, Reason]) -> Receipt:
+    """Cancel a session for good, with all below it."""
+    row = await asked.session()
+    if row.status == "cancelled":
+        return Receipt(row.session_id, None, duplicate=True)
+    return receipt(await asked.intake.cancel(row, asked.body.reason, asked.key))
+
+
+OPERATIONS = (
+    Operation("GET", "/sessions", listed, SessionPage, query=SessionsQuery),
+    Operation("POST", "/sessions", created, SessionInfo, body=SessionWanted, role="operator"),
+    Operation("GET", "/sessions/{session}", got, SessionInfo),
+    Operation("POST", "/sessions/{session}/messages", sent, Receipt, body=Message, role="operator", takes_key=True),
+    *(
+        Operation("POST", f"/sessions/{{session}}/{verb}", handler, Receipt, body=body, role="operator", takes_key=True)
+        for verb, handler, body in (
+            ("interrupt", interrupted, Reason),
+            ("pause", paused, Reason),
+            ("resume", resumed, Nothing),
+            ("cancel", cancelled, Reason),
+        )
+    ),
+)

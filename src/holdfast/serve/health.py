@@ -1,0 +1,90 @@
+"""Health and metrics: `/healthz`, `/readyz`, and `/metrics` in Prometheus text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import anyio
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from holdfast.clock import local_time
+from holdfast.serve.gate import Refusal, visitor_of
+from holdfast.serve.site import Site, apart
+from holdfast.service.spending import Line, spending
+from holdfast.session.money import usd_float
+
+READY_S = 2.0
+"""Time in which a server that is ready can read its log, in seconds."""
+
+SPEND_S = 15.0
+"""Time for which the spend by model is used again, in seconds: it follows from the rows of all sessions."""
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes for monitors."""
+    spent: tuple[float, list[Line]] = (float("-inf"), [])
+
+    async def healthz(request: Request) -> Response:
+        """The process answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(request: Request) -> Response:
+        """The log can be read."""
+        with anyio.move_on_after(READY_S):
+            await site.store.stopped()
+            return JSONResponse({"status": "ok"})
+        raise Refusal(503, "unavailable", f"the log cannot be read within {READY_S:.0f} seconds")
+
+    async def metrics(request: Request) -> Response:
+        nonlocal spent
+        if visitor_of(request).credential.project:
+            raise Refusal(403, "forbidden", "metrics concern the whole home; your key is limited to a project")
+        now_s = site.clock.monotonic_s()
+        if now_s - spent[0] >= SPEND_S:
+            spent = (now_s, await apart(spending, site.store, "model", local_time))
+        _, status = await site.pulse.after(0)
+        counts = msgspec.structs.asdict(status)
+        oldest = await site.store.items(limit=1)
+        age_s = (site.clock.now_us() - oldest[0].opened_us) / 1e6 if oldest else 0.0
+        states = {state: counts[state] for state in counts if state not in ("inbox", "stopped")}
+        text = "".join(
+            (
+                _metric("holdfast_sessions", "gauge", "Sessions by state.", "state", states),
+                _metric(
+                    *("holdfast_spend_dollars", "gauge", "Known spend of all sessions by model.", "model"),
+                    {line.label: usd_float(line.cost.pico) or 0.0 for line in spent[1]},
+                ),
+                _metric("holdfast_inbox_items", "gauge", "Open inbox items.", "", {"": status.inbox}),
+                _metric(
+                    *(
+                        "holdfast_inbox_oldest_seconds",
+                        "gauge",
+                        "Age of the oldest open inbox item; 0 without one.",
+                        "",
+                    ),
+                    {"": max(0.0, age_s)},
+                ),
+                _metric("holdfast_stopped", "gauge", "1 during an emergency stop.", "", {"": int(status.stopped)}),
+            )
+        )
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    return [
+        Route("/healthz", healthz, methods=["GET"]),
+        Route("/readyz", readyz, methods=["GET"]),
+        Route("/metrics", metrics, methods=["GET"]),
+    ]
+
+
+def _metric(name: str, kind: str, text: str, label: str, values: Mapping[str, float]) -> str:
+    """Format one metric. Label values are escaped: a model's name is free text."""
+
+    def labels(value: str) -> str:
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'{{{label}="{escaped}"}}' if label else ""
+
+    lines: Iterable[str] = (f"{name}{labels(value)} {number:.12g}\n" for value, number in values.items())
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n" + "".join(lines)
