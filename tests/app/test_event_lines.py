@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.app.screen.events import DETAILS, LINES, NO_LINE, describe, in_detail
 from holdfast.facts.union import FACT_TYPES
+from holdfast.service.event_lines import DETAILS, LINES, NO_LINE, describe, in_detail
 from tests.facts.test_golden import FILES, events
 
 

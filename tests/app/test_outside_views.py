@@ -8,8 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.screen.access import outside_details, outside_lines, warnings
-from holdfast.app.screen.events import describe
 from holdfast.app.screen.inbox import details
 from holdfast.app.screen.panel import Panel
 from holdfast.clock import SystemClock
@@ -25,6 +23,8 @@ from holdfast.facts.hands import (
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
 from holdfast.facts.tool import ToolResult
+from holdfast.service.access_lines import outside_details, outside_lines, warnings
+from holdfast.service.event_lines import describe
 from tests.app.terminal import Type, bash, script, turn
 from tests.app.test_inbox import NOW_US, row, shown
 from tests.session.story import Story

@@ -9,8 +9,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.app.screen.access import outside_details, outside_lines
-from holdfast.app.screen.events import describe
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
@@ -18,6 +16,8 @@ from holdfast.facts.hands import EgressRecorded
 from holdfast.facts.session import Destination, Environment
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.brief.events import NEWS, Seen
+from holdfast.service.access_lines import outside_details, outside_lines
+from holdfast.service.event_lines import describe
 from holdfast.testing.egress import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.upstream import World

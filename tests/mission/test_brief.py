@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from holdfast.app.screen.events import in_detail
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Event, export_line
 from holdfast.facts.mission import Contract, Criterion, CriterionChecked, Item, MissionFinished, MissionPolicy, Task
@@ -24,6 +23,7 @@ from holdfast.kinds.mission.brief.audit import audit
 from holdfast.kinds.mission.brief.brief import Brief, Evidence, Line, brief
 from holdfast.kinds.mission.brief.document import LINES_MAX, markdown
 from holdfast.kinds.mission.fold.state import of_mission
+from holdfast.service.event_lines import in_detail
 from holdfast.session.fold import empty, fold
 from tests.mission.brief_mission import MAIN, PLANTED, Told, World, big_mission, contract_of, sha
 

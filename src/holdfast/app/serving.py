@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,8 +16,10 @@ from holdfast.app.settings.config import budget_pico, pinned_rules
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.ids import system_entropy
+from holdfast.log.worker_locks import is_live
 from holdfast.serve.access import Access, Visitor
 from holdfast.serve.site import SessionWanted, Site
+from holdfast.service.forks import Ground
 from holdfast.service.opening import NewSession, check_allowed, check_key, find_by_key, open_session
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import with_web
@@ -39,6 +42,7 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         url=url,
         opening=opening,
         shelf=runtime.shelf,
+        ground=Ground(runtime.home.workspaces, runtime.worker.worker_id, partial(is_live, runtime.home.workers)),
     )
 
 

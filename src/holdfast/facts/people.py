@@ -71,9 +71,10 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
 class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
     """An approver answered. Posted under the item's own key: the first answer, or the expiry, wins.
 
-    `digest` is that of the action as shown. `via` is the channel: `cli`, `api`, `ntfy`. `proof` is the evidence of who
-    answered: `process_uid:N` is the user of the writing process, `reply_code` shows that the answer came from a reader
-    of the notice; `none`, or empty in older logs, means that only a name was given.
+    `digest` is that of the action as shown. `via` is the channel: `cli`, `api`, `ntfy`, `web`, `http`. `proof` is the
+    evidence of who answered: `process_uid:N` is the user of the writing process, `login_link:N` that of the process
+    that logged the browser in, `api_key:ID` the key that the request carried; `reply_code` shows that the answer came
+    from a reader of the notice; `none`, or empty in older logs, means that only a name was given.
     """
 
     wakes = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ import msgspec
 
 from holdfast.brain.recall import recall
 from holdfast.clock import Clock
-from holdfast.errors import UnknownSession
+from holdfast.errors import UnknownItem, UnknownSession
 from holdfast.facts.session import SessionCreated
 from holdfast.ids import Entropy
 from holdfast.log.base import Index, Leases, Log, Snapshots
@@ -22,6 +23,7 @@ from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
 from holdfast.serve.access import Access, Visitor
 from holdfast.serve.pulse import Pulse
+from holdfast.service.forks import Ground
 from holdfast.service.intake import Intake
 from holdfast.session.rows import ItemRow, SessionRow
 from holdfast.session.state import Kinds, State
@@ -58,8 +60,8 @@ class Site:
     """A served home.
 
     `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller. `shelf` is
-    the store of workspace snapshots, None without git. `closing` is set when the server is about to end, for responses
-    that would go on.
+    the store of workspace snapshots, None without git; `ground` is where forks get their folders. `closing` is set when
+    the server is about to end, for responses that would go on.
     """
 
     store: Store
@@ -72,6 +74,7 @@ class Site:
     url: str
     opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
     shelf: Shelf | None = None
+    ground: Ground | None = None
     closing: anyio.Event = field(default_factory=anyio.Event)
     _projects: dict[str, Path] = field(default_factory=dict)
 
@@ -86,15 +89,23 @@ class Site:
 
     async def find(self, visitor: Visitor, name: str) -> SessionRow:
         """Return a session by id, key, or unique part, if the caller may see it. Raises `UnknownSession`."""
-        row = await self.store.find(name)
-        if not await self.sees(visitor, row):
-            raise UnknownSession(f"no session {name!r} in the project of this key")
-        return row
+        if not visitor.credential.project:
+            return await self.store.find(name)
+        with contextlib.suppress(UnknownSession):  # whose message may name sessions of other projects
+            row = await self.store.find(name)
+            if await self.sees(visitor, row):
+                return row
+        raise UnknownSession(f"there is no session {name!r} in the project of your key")
 
     async def find_item(self, visitor: Visitor, name: str) -> tuple[ItemRow, SessionRow]:
-        """Return an inbox item and its session, if the caller may see it. Raises `UnknownItem`, `UnknownSession`."""
-        item = await self.store.item(name)
-        return item, await self.find(visitor, item.session_id)
+        """Return an inbox item and its session, if the caller may see it. Raises `UnknownItem`."""
+        if not visitor.credential.project:
+            item = await self.store.item(name)
+            return item, await self.store.find(item.session_id)
+        with contextlib.suppress(UnknownItem, UnknownSession):
+            item = await self.store.item(name)
+            return item, await self.find(visitor, item.session_id)
+        raise UnknownItem(f"there is no inbox item {name!r} in the project of your key")
 
     async def sees(self, visitor: Visitor, row: SessionRow) -> bool:
         """True if a session belongs to the project that the caller is limited to, or the caller has no limit."""

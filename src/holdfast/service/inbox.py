@@ -14,6 +14,7 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.shift import ParkReason
 from holdfast.log.base import Index, Which
 from holdfast.service.answers import asked, who
+from holdfast.service.event_lines import describe
 from holdfast.service.sessions import Store, newest_first
 from holdfast.session.rows import ItemRow, SessionRow
 
@@ -157,3 +158,35 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
 def minute(at_us: int) -> str:
     """Format a time in local time, to the minute."""
     return local_time(at_us, "%Y-%m-%d %H:%M %Z")
+
+
+def span(us: int) -> str:
+    """Format a time span: `5s`, `3m`, `2h`, `4d`."""
+    seconds = max(0, us) // 1_000_000
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def answered(shown: Shown) -> str:
+    """The answer to a closed item and its author; empty for an open one."""
+    return describe(shown.closing) if shown.closing is not None else ""
+
+
+def expiry(item: ItemRow, request: ApprovalRequested) -> str:
+    """The time at which an item expires, and the default that applies then."""
+    if item.expires_us is None or request.default is None:
+        return "never: it waits for an answer"
+    done = "approved" if request.default == "approve" else "denied"
+    unseen = "" if item.seen_us is not None else ", after a user has seen it"
+    return f"{minute(item.expires_us)}, then it counts as {done}{unseen}"
+
+
+def answerers(shown: Shown, now_us: int) -> str:
+    """The users who may answer an item, as a sentence."""
+    request = shown.request
+    who = "anybody may answer" if not shown.names else f"{' or '.join(shown.names)} may answer"
+    if request.second and shown.names and request.escalate_us is not None and now_us < request.escalate_us:
+        who += f"; {' or '.join(request.second)} too from {minute(request.escalate_us)}"
+    return who

@@ -14,8 +14,9 @@ from holdfast.log.base import Index, Log, Post, PostReceipt
 class Caller(msgspec.Struct, frozen=True):
     """The identity of a caller, established by the face that received the call.
 
-    `actor` names the caller in events, such as `user:anna`. `via` is the face (`cli`, `api`, `ntfy`), and `proof` is
-    the face's evidence of the identity: `process_uid:1000`, `reply_code`, or `none`.
+    `actor` names the caller in events, such as `user:anna`. `via` is the face (`cli`, `api`, `ntfy`, `web`, `http`),
+    and `proof` is the face's evidence of the identity: `process_uid:1000`, `login_link:1000`, `api_key:key_1f`,
+    `reply_code`, or `none`.
     """
 
     actor: str

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.log.base import EVERY, Index, Leases, Log, Which
 from holdfast.session.costs import Costs, costs
+from holdfast.session.decide.waits import PAUSED, STOPPED
 from holdfast.session.rows import RowStatus, SessionRow
 from holdfast.session.state import State
 
@@ -106,3 +107,12 @@ async def _latest(store: Store, which: Which = EVERY) -> list[SessionRow]:
 def newest_first(rows: Iterable[SessionRow]) -> list[SessionRow]:
     """Sort rows as lists do."""
     return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)
+
+
+def standing(row: SessionRow, *, running: bool) -> str:
+    """The status of a session in a few words."""
+    if running:
+        return "running"
+    if row.status == "parked" and row.detail in (PAUSED, STOPPED):
+        return "paused" if row.detail == PAUSED else "stopped"
+    return row.status + (f" ({row.reason})" if row.reason else "")

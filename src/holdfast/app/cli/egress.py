@@ -11,7 +11,6 @@ from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
-from holdfast.app.screen.access import UNWALLED, is_unwalled
 from holdfast.app.settings.egress_policy import secret_uses
 from holdfast.app.settings.tables import named_destination
 from holdfast.app.settings.values import nearest, size_text
@@ -20,6 +19,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
 from holdfast.facts.hands import EgressRecorded, EgressSeen
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
+from holdfast.service.access_lines import UNWALLED, is_unwalled
 from holdfast.service.events import events
 from holdfast.session.decide.taint import held_secrets, is_tainted, marks, may_become_tainted
 from holdfast.session.home import HOME

@@ -15,11 +15,11 @@ from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import machine_trouble
-from holdfast.app.screen.events import counted
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.log.anchors import Block, check, lines_of, parse, signature_line
 from holdfast.log.verify import Finding, verify
+from holdfast.service.event_lines import counted
 
 
 def verify_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,6 @@ import msgspec
 from holdfast.app.call import Call, span
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.exits import SHORT, short_name
-from holdfast.app.screen.events import counted
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
 from holdfast.app.settings.values import size_text
@@ -24,6 +23,7 @@ from holdfast.facts.codec import SCHEMA
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.repo.git_repository import GitRepository
 from holdfast.service import backup, space
+from holdfast.service.event_lines import counted
 from holdfast.service.leftovers import Premises
 from holdfast.service.removal import Tree, remove_tree, tidy, trees_to_remove, were_removed
 

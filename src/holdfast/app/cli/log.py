@@ -18,7 +18,6 @@ from holdfast.app.exits import name_of, next_step, short_name
 from holdfast.app.home import Home, open_home
 from holdfast.app.running.drive import watch
 from holdfast.app.screen.briefs import moment
-from holdfast.app.screen.events import in_detail, in_full
 from holdfast.app.screen.progress import public, terminal_width
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.values import nearest
@@ -35,6 +34,7 @@ from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.sqlite.watermark import Mark, forget, heads_behind, missing, watermark_path
 from holdfast.log.worker_locks import is_live
 from holdfast.model.base import StreamPart
+from holdfast.service.event_lines import in_detail, in_full
 from holdfast.service.events import PAGE, events, latest, tail
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow

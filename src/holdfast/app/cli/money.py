@@ -13,12 +13,12 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.home import is_served
-from holdfast.app.screen.events import one_line
 from holdfast.app.settings.config import budget_pico, database_path
 from holdfast.app.settings.values import nearest
 from holdfast.clock import DAY, SystemClock, local_time
 from holdfast.errors import UsageError
 from holdfast.facts.shift import Period
+from holdfast.service.event_lines import one_line
 from holdfast.service.spending import EARLIER, WAYS, Line, spending
 from holdfast.session.costs import Cost
 from holdfast.session.money import HOME_ACCOUNT, AccountRow, usd, usd_float

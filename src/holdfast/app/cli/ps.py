@@ -8,15 +8,14 @@ from typing import Any
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import short_name
-from holdfast.app.screen.events import counted, one_line
-from holdfast.app.screen.inbox import span
 from holdfast.app.screen.progress import terminal_width
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UsageError
+from holdfast.service.event_lines import counted, one_line
 from holdfast.service.filters import SYNTAX, matching, parse
-from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, Session, Store, latest, sessions, trees
+from holdfast.service.inbox import span
+from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, Session, Store, latest, sessions, standing, trees
 from holdfast.session.costs import Costs
-from holdfast.session.decide.waits import PAUSED, STOPPED
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
 
 
@@ -85,15 +84,6 @@ async def _chosen(call: Call, store: Store) -> list[Session]:
 
 
 _MARKS = {WEAK: "WEAK", TAINTED: "tainted"}
-
-
-def standing(row: SessionRow, *, running: bool) -> str:
-    """The status of a session in a few words."""
-    if running:
-        return "running"
-    if row.status == "parked" and row.detail in (PAUSED, STOPPED):
-        return "paused" if row.detail == PAUSED else "stopped"
-    return row.status + (f" ({row.reason})" if row.reason else "")
 
 
 def public(row: SessionRow, costs: Costs, *, running: bool) -> dict[str, Any]:

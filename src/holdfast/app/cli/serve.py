@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,9 +13,9 @@ from urllib.parse import urlsplit
 from holdfast.app.call import Call, span
 from holdfast.app.cli.worker import concurrency, concurrency_argument, serve_sessions
 from holdfast.app.compose import open_runtime
-from holdfast.app.home import Serving, only_server, open_home, server_of
+from holdfast.app.home import Home, Serving, only_server, open_home, server_of
 from holdfast.app.serving import site_of
-from holdfast.app.settings.config import database_path, local_caller
+from holdfast.app.settings.config import database_path, has_desktop, local_caller
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.ids import system_entropy
@@ -82,15 +84,17 @@ def _url(args: argparse.Namespace, port: int) -> str:
     return f"{url.scheme}://{url.netloc}"
 
 
-def _show_link(call: Call, access: Access, url: str) -> None:
-    """Print a one-time link that logs a browser in as the user of this process."""
+def _show_link(call: Call, access: Access, url: str) -> str:
+    """Print and return a one-time link that logs a browser in as the user of this process."""
     caller = local_caller("cli")
-    _, secret = access.issue("link", person(caller.actor), "admin", proof=caller.proof, lives_s=LINK_S)
+    proof = caller.proof.replace("process_uid", "login_link")
+    _, secret = access.issue("link", person(caller.actor), "admin", proof=proof, lives_s=LINK_S)
     link = f"{url}/login?link={secret}"
     if call.json:
         call.emit({"type": "link", "url": url, "link": link, "expires_s": LINK_S})
     else:
         call.say(f"open {link}\n(works once, within {LINK_S // 60} minutes; `{call.typed('open')}` prints another one)")
+    return link
 
 
 def open_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,13 +103,31 @@ def open_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def open_run(call: Call) -> int:
-    """Print a login link of the server that runs on this home."""
+    """Print a login link of the server that runs on this home; open it in a browser on a desktop."""
     home = open_home(Path(call.settings.home))
     serving = server_of(home, database_path(call.settings))
     if serving is None:
         raise CannotRunSafely(f"no server runs on {home.path}; start one with `{call.typed('serve')}`")
-    _show_link(call, Access(home.path, SystemClock(), system_entropy), serving.url)
+    link = _show_link(call, Access(home.path, SystemClock(), system_entropy), serving.url)
+    opener = shutil.which("xdg-open")
+    if opener is not None and has_desktop() and not call.json:
+        _open_browser(home, opener, link)
     return 0
+
+
+def _open_browser(home: Home, opener: str, link: str) -> None:
+    """Open a link in a browser, from a private file: all users of this machine can read the words of a command."""
+    file = home.path / "login.html"
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as page:
+        page.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">')
+    subprocess.Popen(
+        (opener, file.as_uri()),
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def keys_arguments(parser: argparse.ArgumentParser) -> None:

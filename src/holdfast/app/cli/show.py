@@ -5,22 +5,22 @@ from __future__ import annotations
 import argparse
 
 from holdfast.app.call import SESSION, Call, position
-from holdfast.app.cli.ps import public, standing
+from holdfast.app.cli.ps import public
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
 from holdfast.app.forking import fork_session
 from holdfast.app.running.family import workspace_of
-from holdfast.app.screen.access import outside_details, outside_lines, weakness
-from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, show_changes, undo
 from holdfast.brain.recall import recall
 from holdfast.clock import local_time
 from holdfast.errors import UsageError
+from holdfast.service.access_lines import outside_details, outside_lines, weakness
+from holdfast.service.event_lines import counted, describe, one_line
 from holdfast.service.events import counting_answers, last_message
 from holdfast.service.forks import Forked, point_at
 from holdfast.service.opening import check_key
-from holdfast.service.sessions import children, costs_of
+from holdfast.service.sessions import children, costs_of, standing
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.text import harmless
 from holdfast.session.costs import Costs, costs

@@ -18,7 +18,6 @@ from holdfast.app.news import end_jobs, look_after
 from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
 from holdfast.app.running.workers import sweep
-from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.progress import JsonProgress
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.policies import retention
@@ -31,6 +30,7 @@ from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.fleet.serve import Service
 from holdfast.log.base import Which
+from holdfast.service.event_lines import counted, one_line
 from holdfast.service.posting import person
 from holdfast.service.replies import Listener
 from holdfast.service.sessions import UNFINISHED, sessions

@@ -11,13 +11,13 @@ from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.mission.contract import load_contract, mission_settings
-from holdfast.app.screen.events import counted
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.kinds.mission.contract.amend import Amendment, compare
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.kinds.mission.fold.state import mission_of, of_mission
 from holdfast.service import missions
+from holdfast.service.event_lines import counted
 from holdfast.service.intake import OVER
 
 

@@ -22,7 +22,6 @@ from holdfast.app.mission.contract import mission_settings
 from holdfast.app.models import settled_model
 from holdfast.app.running.drive import drive, observer_for
 from holdfast.app.running.opening import check_machine, limits_of, policies_of, workspace_of
-from holdfast.app.screen.events import counted
 from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.config import pinned_rules
 from holdfast.app.settings.mission_file import MissionFile, parse_mission_file, project_mission
@@ -41,6 +40,7 @@ from holdfast.kinds.mission.role.submissions import FILE as CONTRACT
 from holdfast.kinds.mission.role.submissions import submitted_contract, submitted_files
 from holdfast.kinds.mission.role.tools import SUBMIT_CONTRACT
 from holdfast.repo.base import Owner
+from holdfast.service.event_lines import counted
 from holdfast.service.opening import NewSession, open_session
 
 SET_UP = "init.sh"

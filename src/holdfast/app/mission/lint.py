@@ -17,7 +17,6 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission.contract import find_contract, load_contract, mission_settings
 from holdfast.app.running.opening import check_machine
-from holdfast.app.screen.events import counted
 from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.config import Settings
 from holdfast.app.settings.mission_file import read_mission_file
@@ -50,6 +49,7 @@ from holdfast.kinds.mission.lint import (
 from holdfast.kinds.mission.ratchet.planted import ENVIRONMENT
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
+from holdfast.service.event_lines import counted
 from holdfast.session.egress import opens
 
 

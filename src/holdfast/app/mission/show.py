@@ -9,12 +9,12 @@ from typing import Any
 from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.screen.events import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.kinds.mission.check.metrics import curve, metric_of, values
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState, mission_of, of_mission
 from holdfast.log.base import Which
+from holdfast.service.event_lines import counted, one_line
 from holdfast.session.costs import Cost, own_cost
 from holdfast.session.decide.waits import unanswered
 from holdfast.session.money import usd, usd_float

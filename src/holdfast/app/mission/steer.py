@@ -8,8 +8,8 @@ from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.running.family import cancel
-from holdfast.app.screen.events import counted
 from holdfast.service import missions
+from holdfast.service.event_lines import counted
 from holdfast.session.rows import SessionRow
 
 

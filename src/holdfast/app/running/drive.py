@@ -23,7 +23,6 @@ from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.running.in_place import answer_here
 from holdfast.app.running.interrupted import offer_to_end
 from holdfast.app.running.outages import Outages
-from holdfast.app.screen.events import counted
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
 from holdfast.app.screen.progress import JsonProgress, PlainProgress, terminal_width
 from holdfast.app.settings.config import database_path, terminal_wishes
@@ -38,6 +37,7 @@ from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.serve import Share
 from holdfast.kinds import LOOP
 from holdfast.log.base import Which
+from holdfast.service.event_lines import counted
 from holdfast.service.events import last_message
 from holdfast.service.sessions import costs_of
 from holdfast.session.context.text import harmless

@@ -5,7 +5,6 @@ from __future__ import annotations
 from holdfast.app.call import Call, ReaderGone
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, sentence_of, short_name
-from holdfast.app.screen.events import one_line
 from holdfast.app.screen.progress import Acts, JsonProgress, terminal_width
 from holdfast.brain.doors import Doors
 from holdfast.brain.wake import Outcome, wake
@@ -13,6 +12,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld
 from holdfast.facts.session import Workspace
 from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.service.event_lines import one_line
 from holdfast.session.rows import FIRST, SessionRow
 
 TOGETHER = 64

@@ -11,11 +11,11 @@ import msgspec
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
-from holdfast.app.screen.events import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.errors import HoldfastError
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.log.base import Which
+from holdfast.service.event_lines import counted, one_line
 from holdfast.session.rows import SessionRow
 
 WINDOW_S = 10.0

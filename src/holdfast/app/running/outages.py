@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from holdfast.app.exits import name_of
-from holdfast.app.screen.events import one_line
 from holdfast.clock import Clock, local_time
+from holdfast.service.event_lines import one_line
 from holdfast.session.rows import SessionRow
 
 

@@ -10,7 +10,6 @@ import msgspec
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
-from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import public
 from holdfast.app.settings.values import duration_s
 from holdfast.clock import SystemClock
@@ -18,6 +17,7 @@ from holdfast.errors import UsageError
 from holdfast.facts.shift import BriefRead
 from holdfast.kinds.mission.brief.document import markdown
 from holdfast.service.briefs import Moved, brief_of, moved, read_through
+from holdfast.service.event_lines import counted, one_line
 from holdfast.service.inbox import GROUPS, minute
 from holdfast.service.inbox import SHOWN as LOOKED_AT
 from holdfast.session.home import HOME

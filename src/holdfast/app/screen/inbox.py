@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.clock import rfc3339
 from holdfast.facts.people import ApprovalRequested
-from holdfast.service.inbox import GROUPS, Entry, Group, Shown, minute
+from holdfast.service.event_lines import counted, one_line
+from holdfast.service.inbox import GROUPS, Entry, Group, Shown, answered, answerers, expiry, span
 from holdfast.session.context.text import visible, visible_line
 from holdfast.session.money import usd, usd_float
-from holdfast.session.rows import TAINTED, WEAK, ItemRow, SessionRow
+from holdfast.session.rows import TAINTED, WEAK, SessionRow
 from holdfast.session.tools.policy import TREE
 
 LISTED_WIDTH, LISTED_LINES = 100, 3
@@ -94,18 +94,13 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     if request.evidence:
         events = ", ".join(map(str, request.evidence))
         told.append(_field("evidence", f"event {events} of {row.session_id}"))
-    told.append(_field("expires", _expiry(item, request)))
+    told.append(_field("expires", expiry(item, request)))
     if request.kind == "egress":
         told.append(_field("approved", "until what the session may talk to changes; --uses 1 or --for 2h bounds it"))
-    told.append(_field("who", _who(shown, now_us)))
+    told.append(_field("who", answerers(shown, now_us)))
     if request.action_digest:
         told.append(_field("digest", request.action_digest))
     return told
-
-
-def answered(shown: Shown) -> str:
-    """The answer to a closed item and its author; empty for an open one."""
-    return describe(shown.closing) if shown.closing is not None else ""
 
 
 _MARKS = {WEAK: "ITS HANDS ARE WEAKLY ISOLATED", TAINTED: "it has read what strangers may have written"}
@@ -139,22 +134,6 @@ def block(name: str, text: str) -> list[str]:
     if not text:
         return []
     return [f"{name if not place else '':<9} | {line}" for place, line in enumerate(visible(text).split("\n"))]
-
-
-def _expiry(item: ItemRow, request: ApprovalRequested) -> str:
-    if item.expires_us is None or request.default is None:
-        return "never: it waits for an answer"
-    done = "approved" if request.default == "approve" else "denied"
-    unseen = "" if item.seen_us is not None else ", after a user has seen it"
-    return f"{minute(item.expires_us)}, then it counts as {done}{unseen}"
-
-
-def _who(shown: Shown, now_us: int) -> str:
-    request = shown.request
-    who = "anybody may answer" if not shown.names else f"{' or '.join(shown.names)} may answer"
-    if request.second and shown.names and request.escalate_us is not None and now_us < request.escalate_us:
-        who += f"; {' or '.join(request.second)} too from {minute(request.escalate_us)}"
-    return who
 
 
 def public(entry: Entry) -> dict[str, Any]:
@@ -203,12 +182,3 @@ def public_item(shown: Shown) -> dict[str, Any]:
         "answered": answered(shown),
         "proof": getattr(shown.closing and shown.closing.fact, "proof", ""),
     }
-
-
-def span(us: int) -> str:
-    """Format a time span: `5s`, `3m`, `2h`, `4d`."""
-    seconds = max(0, us) // 1_000_000
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"

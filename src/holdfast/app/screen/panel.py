@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from holdfast.app.screen.access import warnings
-from holdfast.app.screen.events import describe, one_line
 from holdfast.clock import Clock
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
@@ -15,6 +13,8 @@ from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, Mo
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from holdfast.service.access_lines import warnings
+from holdfast.service.event_lines import describe, one_line
 from holdfast.session.context.text import harmless
 from holdfast.session.costs import Cost
 from holdfast.session.fold import fold

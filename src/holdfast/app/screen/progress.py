@@ -7,7 +7,6 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.app.screen.events import counted, describe, one_line
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event, export_line
@@ -15,6 +14,7 @@ from holdfast.facts.model import AgentMessage, AgentToolUse
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolResult
 from holdfast.model.base import StreamPart
+from holdfast.service.event_lines import counted, describe, one_line
 from holdfast.session.context.text import harmless
 
 

@@ -226,6 +226,11 @@ def terminal_wishes() -> tuple[str, bool]:
     return os.environ.get("TERM", ""), not os.environ.get("NO_COLOR")
 
 
+def has_desktop() -> bool:
+    """True if a graphical session is there, where a browser can be opened."""
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 def config_folder() -> Path:
     """The folder of the user's own settings."""
     config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")

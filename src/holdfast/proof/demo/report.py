@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app.screen.events import counted
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.proof.demo.material import Material, Verdict
+from holdfast.service.event_lines import counted
 from holdfast.session.money import usd, usd_float
 
 

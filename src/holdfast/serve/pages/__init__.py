@@ -1,25 +1,21 @@
-"""Pages for browsers: server-rendered HTML that works without scripts."""
+"""Mission Control: five screens as HTML that the server renders, over the queries of `service`.
+
+A screen is a frozen struct made by a function (`inbox`, `session`, `fleet`, `mission`, `brief`) and a template; `reads`
+and `acts` have their routes. Everything works by links and forms: the script only replaces rows in place and adds keys.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from holdfast.serve.pages.render import render
+from holdfast.serve.pages import acts, reads
 from holdfast.serve.site import Site
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    """The routes of all pages, and of their static files."""
-
-    async def start(request: Request) -> Response:
-        return render(request, "start.html", home=str(site.home))
-
-    return [
-        Route("/", start, methods=["GET"]),
-        Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
-    ]
+    """Return the routes of all pages, and of their static files."""
+    static = StaticFiles(directory=Path(__file__).parent / "static")
+    return [*reads.routes(site), *acts.routes(site), Mount("/static", static)]

@@ -102,6 +102,10 @@ def proof_text(proof: str) -> str:
     match kind:
         case "process_uid":
             return f"from a process of uid {value}"
+        case "login_link":
+            return f"in a browser that a process of uid {value} logged in"
+        case "api_key":
+            return f"with the API key {value}"
         case "reply_code":
             return "by a reply from a reader of the notice"
         case _:

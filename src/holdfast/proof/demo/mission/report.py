@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from holdfast.app.exits import DONE, FAILED
-from holdfast.app.screen.events import counted
 from holdfast.proof.demo.mission.count import MissionCounts
 from holdfast.proof.demo.mission.live import Lived
 from holdfast.proof.demo.mission.material import MissionMaterial
 from holdfast.proof.demo.mission.truth import Truth
+from holdfast.service.event_lines import counted
 from holdfast.session.money import usd, usd_float
 
 

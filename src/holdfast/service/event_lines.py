@@ -1,15 +1,15 @@
-"""Each event as a short line for the terminal: one table of event type → line."""
+"""Each event as a short line for users: one table of event type → line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.app.screen.access import HOSTS_SHOWN, host_files_line, policy_line, weakness
 from holdfast.clock import local_time
 from holdfast.facts import hands, mission, model, people, session, shift, task, tool
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Event
+from holdfast.service.access_lines import HOSTS_SHOWN, host_files_line, policy_line, weakness
 from holdfast.session.context.text import harmless
 from holdfast.session.decide.waits import proof_text
 from holdfast.session.money import usd

@@ -1,4 +1,4 @@
-"""Isolation and network access of a session, as lines for the terminal and as data."""
+"""Isolation and network access of a session, as lines for users and as data."""
 
 from __future__ import annotations
 

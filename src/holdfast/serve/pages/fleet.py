@@ -1,0 +1,210 @@
+"""The fleet: counts by state, spend by day, and pages of all sessions that pass a filter."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import msgspec
+
+from holdfast.clock import DAY, local_time
+from holdfast.errors import UsageError
+from holdfast.log.base import Which
+from holdfast.serve.pages.drawings import Bar, bars
+from holdfast.serve.pages.frame import Sees
+from holdfast.service.filters import Filter, parse
+from holdfast.service.sessions import Session, Store, costs_of, newest_first, sessions, standing
+from holdfast.service.spending import OWN
+from holdfast.session.costs import Cost
+from holdfast.session.money import HOME_ACCOUNT, HOUR_US, usd
+from holdfast.session.rows import SessionRow
+
+ROWS = 100
+"""Number of sessions on a page."""
+
+SCANNED, PART = 2_000, 500
+"""Number of rows that one page looks through for a filter that no index answers, and how many at a time."""
+
+DAYS = 8
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A session in the list. `waits` is the reason or detail of its state."""
+
+    session_id: str
+    name: str
+    goal: str
+    state: str
+    waits: str
+    project: str
+    agent: str
+    cost: str
+    updated_us: int
+    marks: tuple[str, ...] = ()
+    is_mission: bool = False
+    depth: int = 0
+
+
+class Count(msgspec.Struct, frozen=True):
+    """A number of sessions in one state, and the filter that lists them."""
+
+    label: str
+    query: str
+    number: int
+
+
+class Day(msgspec.Struct, frozen=True):
+    """A day's spend."""
+
+    day: str
+    pico: int
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the fleet. `after` is the cursor of the next page, empty at the end; `wrong` an invalid filter.
+
+    `looked` is the number of rows looked through when that bound ended the page early, 0 otherwise.
+    """
+
+    rows: tuple[Row, ...]
+    after: str
+    query: str
+    wrong: str = ""
+    looked: int = 0
+    counts: tuple[Count, ...] = ()
+    days: tuple[Day, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    workers: int = 0
+    next_due_us: int | None = None
+
+
+async def page(
+    store: Store, now_us: int, query: str = "", after: str = "", *, sees: Sees | None = None, top: bool = False
+) -> Fleet:
+    """Return a page of sessions that pass the filter `query`, newest first, after the session `after`.
+
+    `sees` limits it to sessions that the viewer may see; then counts and spend, which are the home's, are left out.
+    With `top`, lists missions only.
+    """
+    wrong = ""
+    try:
+        wanted = parse(query.split())
+    except UsageError as error:
+        wanted, wrong = Filter(), str(error)
+    found, following, looked = await _found(store, wanted, now_us, after, sees, top)
+    rows = tuple(map(_row, found))
+    if sees is not None or top:
+        return Fleet(rows=rows, after=following, query=query, wrong=wrong, looked=looked)
+    days = await _days(store, now_us)
+    return Fleet(
+        rows=rows,
+        after=following,
+        query=query,
+        wrong=wrong,
+        looked=looked,
+        counts=await counts(store),
+        days=days,
+        bars=bars([(each.day[5:], each.pico, usd(each.pico)) for each in days]),
+        workers=len(set((await store.holders()).values())),
+        next_due_us=await store.next_due(now_us),
+    )
+
+
+async def _found(
+    store: Store, wanted: Filter, now_us: int, after: str, sees: Sees | None, top: bool
+) -> tuple[list[Session], str, int]:
+    """The sessions of a page, the cursor of the next one, and the rows looked through if that ended it."""
+    if wanted == Filter() and sees is None and not top:
+        found = await sessions(store, after=after, limit=ROWS)
+        return found, found[-1].row.session_id if len(found) == ROWS else "", 0
+    holders = await store.holders()
+    if wanted.status == "running":
+        rows = newest_first([await store.find(session_id) for session_id in holders])
+        return await _passing(store, wanted, rows, now_us, set(holders), sees), "", 0
+    found, looked = [], 0
+    which = msgspec.structs.replace(wanted.which, top=True) if top else wanted.which
+    before = await store.find(after) if after else None
+    while looked < SCANNED:
+        rows = await store.sessions(which, before=before, limit=PART)
+        named = [row for row in rows if not top or row.name == "mission"]
+        passing = await _passing(store, wanted, named, now_us, set(holders), sees)
+        found += passing
+        if len(found) >= ROWS:
+            return found[:ROWS], found[ROWS - 1].row.session_id, 0
+        if len(rows) < PART:
+            return found, "", 0
+        looked, before = looked + len(rows), rows[-1]
+    return found, before.session_id if before is not None else "", looked
+
+
+async def _passing(
+    store: Store, wanted: Filter, rows: list[SessionRow], now_us: int, running: set[str], sees: Sees | None
+) -> list[Session]:
+    """The sessions that pass a filter. Costs of trees are looked up last, for the rows that pass the rest."""
+    rest = msgspec.structs.replace(wanted, over_pico=None, under_pico=None)
+    near = [row for row in rows if rest.has(row, Cost(), now_us, running=row.session_id in running)]
+    near = [row for row in near if sees is None or await sees(row)]
+    if wanted.over_pico is None and wanted.under_pico is None:
+        near = near[:ROWS]
+    spent = await costs_of(store, *near)
+    made = [Session(row, row.session_id in running, spent[row.session_id]) for row in near]
+    return [each for each in made if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
+
+
+def _row(session: Session) -> Row:
+    row = session.row
+    own = row.session_id in PurePath(row.workspace).parts
+    state = standing(row, running=session.running)
+    return Row(
+        session_id=row.session_id,
+        name=row.key or row.session_id[-8:],
+        goal=row.goal,
+        state=state.partition(" (")[0],
+        waits="" if session.running else row.detail or (f"waits for {_FOR[row.reason]}" if row.reason in _FOR else ""),
+        project=OWN if own else PurePath(row.workspace).name,
+        agent=row.name if row.name not in ("", "agent") else row.model.partition(":")[2] or row.model,
+        cost=session.costs.tree.short,
+        updated_us=row.updated_us,
+        marks=tuple(row.marks.split()),
+        is_mission=row.name == "mission" and not row.parent,
+        depth=row.depth,
+    )
+
+
+_FOR = {
+    "person": "you",
+    "budget": "budget",
+    "cap": "a higher cap",
+    "timer": "its timer",
+    "provider": "the provider",
+    "child": "its sessions",
+    "context": "room in its context",
+    "job": "its jobs",
+}
+"""Reason of a parked session → what it waits for."""
+
+
+async def counts(store: Store) -> tuple[Count, ...]:
+    """Return the numbers of sessions by state."""
+    running = len(await store.holders())
+    runnable = await store.count(Which(status="runnable"))
+    parked = await store.count(Which(status="parked"))
+    person = await store.count(Which(reason="person"))
+    return (
+        Count("running", "is:running", running),
+        Count("due", "is:runnable", max(0, runnable - running)),
+        Count("wait for you", "for:approval", person),
+        Count("wait otherwise", "is:parked", parked - person),
+        Count("failed", "is:failed", await store.count(Which(status="failed"))),
+        Count("done", "is:done", await store.count(Which(status="done"))),
+        Count("cancelled", "is:cancelled", await store.count(Which(status="cancelled"))),
+    )
+
+
+async def _days(store: Store, now_us: int) -> tuple[Day, ...]:
+    account = await store.account(HOME_ACCOUNT)
+    spent: dict[str, int] = {}
+    for number, pico in account.spend.hours if account is not None else ():
+        day = local_time(number * HOUR_US, DAY)
+        spent[day] = spent.get(day, 0) + pico
+    days = [local_time(now_us - ago * 24 * HOUR_US, DAY) for ago in reversed(range(DAYS))]
+    return tuple(Day(day, spent.get(day, 0)) for day in days)

@@ -1,0 +1,98 @@
+"""The frame around every screen: five places with counts, spend against the cap, and the emergency stop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from holdfast.log.base import Which
+from holdfast.service.posting import person
+from holdfast.service.sessions import Store
+from holdfast.session.money import HOME_ACCOUNT
+from holdfast.session.rows import ItemRow, SessionRow
+
+COUNTED = 100
+"""Number up to which places count exactly; beyond it they say `100+`."""
+
+
+Sees = Callable[[SessionRow], Awaitable[bool]]
+"""True for a session that the viewer of a page may see."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place of the navigation. `key` follows `g` on the keyboard; `count` is empty for none."""
+
+    name: str
+    href: str
+    key: str
+    count: str = ""
+
+
+class Viewer(msgspec.Struct, frozen=True):
+    """The user who looks. `csrf` is the token of forms; `may_act` allows answers and commands, `may_stop` the stop."""
+
+    name: str
+    csrf: str = ""
+    may_act: bool = True
+    may_stop: bool = True
+    whole_home: bool = True
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """The emergency stop in force."""
+
+    by: str
+    at_us: int
+    reason: str
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """The frame of a page made at `now_us`. `spent` is the spend of the last 24 hours, `cap` its cap, None for none."""
+
+    viewer: Viewer
+    places: tuple[Place, ...]
+    here: str
+    now_us: int
+    spent_pico: int | None = None
+    cap_pico: int | None = None
+    stopped: Stopped | None = None
+
+
+async def frame(store: Store, viewer: Viewer, here: str, now_us: int) -> Frame:
+    """Return the frame of a page at the place named `here`.
+
+    A viewer limited to a project gets no counts and no money: they are those of the whole home.
+    """
+    stop = await store.stopped()
+    stopped = Stopped(person(stop.by), stop.at_us, stop.reason) if stop is not None else None
+    waiting = running = ""
+    spent = cap = None
+    if viewer.whole_home:
+        waiting = _bounded(await waits(store))
+        running = _bounded(len(await store.holders()))
+        account = await store.account(HOME_ACCOUNT)
+        if account is not None:
+            spent, cap = account.spent_in("day", now_us), account.cap_day_pico
+    places = (
+        Place("Inbox", "/", "i", waiting),
+        Place("Brief", "/brief", "b"),
+        Place("Missions", "/missions", "m"),
+        Place("Session", "/sessions/last", "s"),
+        Place("Fleet", "/fleet", "f", running and f"{running} running"),
+    )
+    return Frame(
+        viewer=viewer, places=places, here=here, now_us=now_us, spent_pico=spent, cap_pico=cap, stopped=stopped
+    )
+
+
+async def waits(store: Store) -> int:
+    """Return how many items and sessions wait for a user, at most a little more than `COUNTED`."""
+    items: list[ItemRow] = await store.items(limit=COUNTED + 1)
+    rows: list[SessionRow] = await store.sessions(Which(reason="person"), limit=COUNTED + 1)
+    asked = {item.session_id for item in items}
+    return len(items) + sum(row.session_id not in asked for row in rows)
+
+
+def _bounded(number: int) -> str:
+    return f"{COUNTED}+" if number > COUNTED else str(number) if number else ""
