@@ -13,6 +13,7 @@ from holdfast.app.models import settled_model
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
 from holdfast.app.settings.agent_file import load_agent
 from holdfast.app.settings.config import budget_pico, pinned_rules
+from holdfast.app.settings.targets import read_targets
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.ids import system_entropy
@@ -42,6 +43,7 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         url=url,
         opening=opening,
         shelf=runtime.shelf,
+        push=tuple(each.name for each in read_targets(runtime.settings.notify) if each.kind == "push"),
         ground=Ground(runtime.home.workspaces, runtime.worker.worker_id, partial(is_live, runtime.home.workers)),
     )
 

@@ -60,8 +60,9 @@ class Site:
     """A served home.
 
     `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller. `shelf` is
-    the store of workspace snapshots, None without git; `ground` is where forks get their folders. `closing` is set when
-    the server is about to end, for responses that would go on.
+    the store of workspace snapshots, None without git; `ground` is where forks get their folders. `push` names the
+    notification targets that send to browsers. `closing` is set when the server is about to end, for responses that would
+    go on.
     """
 
     store: Store
@@ -74,6 +75,7 @@ class Site:
     url: str
     opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
     shelf: Shelf | None = None
+    push: tuple[str, ...] = ()
     ground: Ground | None = None
     closing: anyio.Event = field(default_factory=anyio.Event)
     _projects: dict[str, Path] = field(default_factory=dict)
