@@ -13,10 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
+from holdfast.app.compose import open_runtime
+from holdfast.app.settings.config import Settings
 from holdfast.clock import SystemClock
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Draft
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import Agent, Parent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.log.base import Post
@@ -121,6 +124,31 @@ def test_all_views_agree(type: Type, trees: Trees) -> None:
         top: dollars(cents) for top, (cents, _) in trees.items()
     }
     assert [line["label"] for line in by["project"]] == ["/w", "total"]
+
+
+async def asking(holdfast_home: Path) -> str:
+    """A tree whose top waits for an answer; return what a notice of it says of its cost."""
+    async with open_runtime(Settings(home=str(holdfast_home))) as runtime:
+        top = f"ses_ask{'0' * 21}"
+        first = await session(runtime.store, top, None, top, 5 * CENT)
+        await session(runtime.store, f"ses_b{'0' * 23}", first, top, 3 * CENT)
+        lease = await runtime.store.acquire(
+            top, Draft("evt_again", "brain", ShiftStarted(worker_id="w", host_id="h", boot_id="b", pid=1, program="p"))
+        )
+        asked = ApprovalRequested(item_id="itm_1", kind="question", title="Which?", action="Which?", cost_pico=5 * CENT)
+        await runtime.store.append(top, lease.epoch, [Draft("evt_asked", "brain", asked)])
+        await runtime.store.append(
+            top, lease.epoch, [Draft("evt_parked", "brain", ShiftEnded(status="parked", reason="person"))]
+        )
+        return await runtime.costs(top)
+
+
+def test_an_item_shows_what_its_tree_costs_now(type: Type, holdfast_home: Path) -> None:
+    words = "$0.0800 ($0.0500 its own)"
+    assert anyio.run(asking, holdfast_home) == words
+    (line,) = type("inbox", "itm_1", "--json").went().lines
+    assert (line["cost_usd"], line["own_cost_usd"]) == (dollars(8), dollars(5))
+    assert f"{words} so far" in type("inbox", "itm_1").went().out
 
 
 def test_a_report_for_people_and_for_tables(type: Type, trees: Trees) -> None:

@@ -29,7 +29,7 @@ REQUEST = ApprovalRequested(
 
 
 def of_item(round: Round = "first", target: str = "ops", count: int = 1) -> Notice:
-    return item_notice(REQUEST, target=target, round=round, session_id="ses_a", at_us=1, count=count)
+    return item_notice(REQUEST, target=target, round=round, session_id="ses_a", at_us=1, costs="$1.25", count=count)
 
 
 def test_an_item_in_words() -> None:

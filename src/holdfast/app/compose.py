@@ -40,6 +40,7 @@ from holdfast.repo.git import is_here
 from holdfast.repo.repository import Repository
 from holdfast.service.intake import Intake
 from holdfast.service.opening import Site
+from holdfast.service.sessions import costs_of
 from holdfast.session.rows import Uptime
 from holdfast.session.tools.output import functions
 
@@ -163,8 +164,13 @@ class Runtime:
             on_news=self.news_command,
             repository=self.repository,
             discard=self.discard,
+            costs=self.costs,
             observer=observer or NoObserver(),
         )
+
+    async def costs(self, session_id: str) -> str:
+        """What a session and all below it cost so far, as text."""
+        return str((await costs_of(self.store, await self.store.find(session_id)))[session_id])
 
     async def doors_for(self, session_id: str, *, observer: Observer | None = None) -> Doors:
         """The doors of any session of this home. Raises `NeedsProgram` if it uses functions that this program lacks."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -100,6 +100,11 @@ def no_repository(path: str) -> Repository:
     raise CannotRunSafely(f"there is no git on this machine to work on {path} with; nothing was changed: install it")
 
 
+async def unknown_costs(session_id: str) -> str:
+    """Say nothing: the default `costs`."""
+    return ""
+
+
 def kept(workspace: Workspace) -> None:
     """Keep a folder: the default `discard`."""
 
@@ -116,7 +121,8 @@ class Doors:
     proxies; without one, hands have no network. `environments` stores prepared environments; without one, a session
     that needs an environment does not start. `uid` returns the user id for the hands of a workspace. `on_news` is the
     command to run for a session when one of its jobs has news and no brain waits for it. `repository` opens a user's
-    repository by its path; `discard` removes a folder that `workspace` made.
+    repository by its path; `discard` removes a folder that `workspace` made. `costs` says
+    what a session and all below it cost so far, for a notice.
     """
 
     log: Log
@@ -143,6 +149,7 @@ class Doors:
     on_news: Callable[[str], tuple[str, ...]] = nobody_is_told
     repository: Callable[[str], Repository] = no_repository
     discard: Callable[[Workspace], None] = kept
+    costs: Callable[[str], Awaitable[str]] = unknown_costs
 
 
 class CustomResult(msgspec.Struct, frozen=True):

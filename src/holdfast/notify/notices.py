@@ -28,9 +28,13 @@ def item_notice(
     session_id: str,
     at_us: int,
     session_name: str = "",
+    costs: str = "",
     count: int = 1,
 ) -> Notice:
-    """Make the notice of an inbox item for one target. `count` numbers its reminders."""
+    """Make the notice of an inbox item for one target.
+
+    `costs` are those of the session so far, as text; `count` numbers the reminders.
+    """
     return Notice(
         notice_id=notice_id(session_id, target, request.item_id, round, str(count)),
         kind=_KINDS[round],
@@ -38,7 +42,7 @@ def item_notice(
         session_name=session_name,
         item_id=request.item_id,
         title=f"{_OPENINGS[round]}{request.title}",
-        body=_item_body(request, session_name or session_id),
+        body=_item_body(request, session_name or session_id, costs),
         action_digest="" if request.needs_words else request.action_digest,  # a button has no words
         expires_us=request.expires_us,
         at_us=at_us,
@@ -51,7 +55,7 @@ def item_notice(
     )
 
 
-def _item_body(request: ApprovalRequested, session: str) -> str:
+def _item_body(request: ApprovalRequested, session: str, costs: str) -> str:
     """Return the text of an item, with the action first, since a cut removes the end."""
     lines = [request.action]
     if request.options:
@@ -62,8 +66,7 @@ def _item_body(request: ApprovalRequested, session: str) -> str:
         lines.append(f"Reaches: {request.touches}")
     if request.proposed_pico is not None:
         lines.append(f"Proposed cap: {usd(request.proposed_pico)}")
-    cost = "" if request.cost_pico is None else f", {usd(request.cost_pico)} so far"
-    lines.append(f"Session: {session}{cost}")
+    lines.append(f"Session: {session}{f', {costs} so far' if costs else ''}")
     lines.append(_expiry(request))
     return "\n".join(lines)
 

@@ -61,8 +61,8 @@ class Site:
 
     `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller. `shelf` is
     the store of workspace snapshots, None without git; `ground` is where forks get their folders. `push` names the
-    notification targets that send to browsers. `closing` is set when the server is about to end, for responses that would
-    go on.
+    notification targets that send to browsers. `closing` is set when the server is about to end, for responses that
+    would go on.
     """
 
     store: Store

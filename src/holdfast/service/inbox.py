@@ -15,7 +15,8 @@ from holdfast.facts.shift import ParkReason
 from holdfast.log.base import Index, Which
 from holdfast.service.answers import asked, who
 from holdfast.service.event_lines import describe
-from holdfast.service.sessions import Store, newest_first
+from holdfast.service.sessions import Store, costs_of, newest_first
+from holdfast.session.costs import Costs
 from holdfast.session.rows import ItemRow, SessionRow
 
 Group = Literal["needs you", "errors", "finished", "running"]
@@ -38,13 +39,14 @@ STOPPED_BY_HAND = "the process was asked to stop"
 class Shown(msgspec.Struct, frozen=True):
     """An item with its full request, and the users who may answer it now (empty: everyone).
 
-    `closing` is the event that closed it.
+    `closing` is the event that closed it; `costs` are those of its session, now.
     """
 
     item: ItemRow
     request: ApprovalRequested
     names: tuple[str, ...] = ()
     closing: Event | None = None
+    costs: Costs = Costs()
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -74,16 +76,23 @@ async def items(
 ) -> list[Shown]:
     """Return the items of all sessions or of one, oldest first; without `open_only` also the closed ones."""
     rows = await store.items(open_only=open_only, limit=limit)
-    return [await shown(store, row, now_us) for row in rows if session_id in ("", row.session_id)]
+    rows = [row for row in rows if session_id in ("", row.session_id)]
+    spent = await costs_of(store, *[await store.find(name) for name in {row.session_id for row in rows}])
+    return [await _shown(store, row, now_us, spent[row.session_id]) for row in rows]
 
 
 async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
     """Return an item with its full request, the users who may answer it, and the event that closed it."""
+    spent = await costs_of(store, await store.find(item.session_id))
+    return await _shown(store, item, now_us, spent[item.session_id])
+
+
+async def _shown(store: Store, item: ItemRow, now_us: int, spent: Costs) -> Shown:
     request = await asked(store, item)
     closing = None
     if item.closed_seq is not None:
         (closing,) = await store.read(item.session_id, after=item.closed_seq - 1, limit=1)
-    return Shown(item, request, await who(store, store, item, request, now_us), closing)
+    return Shown(item, request, await who(store, store, item, request, now_us), closing, spent)
 
 
 async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:

@@ -242,7 +242,7 @@ def item_of(shown: Shown) -> Item:
         opened_at=_time(row.opened_us),
         expires_at=at(row.expires_us),
         default=asked.default,
-        cost_usd=dollars(asked.cost_pico),
+        cost_usd=None if shown.costs.tree.unpriced else dollars(shown.costs.tree.pico),
         proposed_usd=dollars(asked.proposed_pico),
         approvers=shown.names,
     )

@@ -227,6 +227,7 @@ async def notify(shift: Shift, action: Notify) -> None:
         round=action.round,  # type: ignore[arg-type]
         session_id=state.session_id,
         session_name=state.created.key,
+        costs=str(await shift.doors.costs(state.session_id)),
         at_us=ask.asked_us,
     )
     delivery = await deliver(outlet.target, notice)

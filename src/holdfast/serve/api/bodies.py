@@ -116,6 +116,7 @@ class ItemInfo(msgspec.Struct, frozen=True, kw_only=True):
     seen_at: str | None
     may_answer: list[str]
     cost_usd: float | None
+    own_cost_usd: float | None
     account_id: str
     proposed_usd: float | None
     decision: Decision | None
@@ -281,7 +282,8 @@ def item_info(shown: Shown) -> ItemInfo:
         expires_at=_time(item.expires_us),
         seen_at=_time(item.seen_us),
         may_answer=list(shown.names),
-        cost_usd=usd_float(request.cost_pico),
+        cost_usd=shown.costs.tree.usd,
+        own_cost_usd=shown.costs.own.usd,
         account_id=request.account_id,
         proposed_usd=usd_float(request.proposed_pico),
         decision=_decision(shown.closing) if shown.closing is not None else None,
