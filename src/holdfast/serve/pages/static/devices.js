@@ -10,13 +10,16 @@
     return;
   }
   const text = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  // The only address of a script that the content policy lets a page make.
+  const only = { createScriptURL: (url) => { if (url === "/worker.js") return url; throw new TypeError(url); } };
+  const worker = window.trustedTypes ? trustedTypes.createPolicy("worker", only).createScriptURL("/worker.js") : "/worker.js";
   const button = form.querySelector("button");
   button.disabled = false;
   form.addEventListener("submit", (event) => {
     if (form.elements.endpoint.value) return;
     event.preventDefault();
     say("Asking the browser…");
-    navigator.serviceWorker.register("/worker.js")
+    navigator.serviceWorker.register(worker)
       .then(() => navigator.serviceWorker.ready)
       .then((ready) => ready.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: form.dataset.key }))
       .then((made) => {
@@ -26,6 +29,6 @@
         form.elements.label.value = navigator.userAgent.slice(0, 120);
         form.submit();
       })
-      .catch((error) => { button.disabled = false; say(`The browser refused: ${error.message}. Allow notifications for this site, and try again.`); });
+      .catch((error) => { button.disabled = false; say(`The browser refused: ${error.message}. Check that notifications are allowed for this site, and try again.`); });
   });
 })();
