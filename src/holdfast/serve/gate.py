@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
 
 import anyio
@@ -38,6 +37,9 @@ from holdfast.serve.site import Site
 
 BODY_MAX = 1_000_000
 """Bytes of a request's body."""
+
+HEADERS_MAX = 16_384
+"""Bytes of the headers of a request."""
 
 DRAINED_MAX = 32_000_000
 """Bytes of a body over the limit that are read and dropped, so that its sender reads the refusal."""
@@ -155,6 +157,7 @@ class Gate:
         self._cookie = cookie_name(port)
         self._failed = failed
         self._tell = tell
+        self._failures = Rate(site.clock)
         self._refusals = Refusals(site.home / "logs" / "access.log", site.clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -180,7 +183,7 @@ class Gate:
             status, kind, text = explain(error)
             if kind == INTERNAL:
                 self._tell("".join(traceback.format_exception(error)))
-            if status in (401, 403, 413, 421, 429):
+            if status in (401, 403, 413, 421, 429, 431):
                 self._refusals.add(scope, status, text)
             if not started:
                 response = self._failed(Request(scope), status, kind, text)
@@ -193,6 +196,8 @@ class Gate:
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
         """Check a request, note its caller, and return its body. Raises `Refusal`."""
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        if sum(len(name) + len(value) for name, value in headers.raw) > HEADERS_MAX:
+            raise Refusal(431, "too_large", f"the headers are larger than {HEADERS_MAX} bytes")
         host = headers.get("host", "").lower()
         if host not in self._hosts:
             raise Refusal(421, "wrong_host", f"this server is not {host!r}; open {self._site.url}")
@@ -224,9 +229,9 @@ class Gate:
 
     def _identify(self, scope: Scope, headers: Headers) -> Visitor:
         """Return the caller: by an API key, or by the cookie of a browser login. Raises `Refusal`."""
-        scheme, _, key = headers.get("authorization", "").partition(" ")
+        scheme, _, secret = headers.get("authorization", "").partition(" ")
         if scheme:
-            found = self._site.access.check("key", key.strip()) if scheme.lower() == "bearer" else None
+            found = self._site.access.check("key", secret.strip()) if scheme.lower() == "bearer" else None
             wrong = "the API key is unknown, revoked, or malformed; send it as: Authorization: Bearer KEY"
         else:
             cookies: SimpleCookie = SimpleCookie()
@@ -237,7 +242,7 @@ class Gate:
             wrong = "you are not logged in; `holdfast open` prints a link that logs this browser in"
         if found is not None:
             return found
-        if self._refusals.too_many(scope):
+        if secret and self._failures.hit(_address(scope)) > FAILURES_MAX:
             raise Refusal(429, "too_many_failures", "too many failed logins from this address; try again in a minute")
         raise Refusal(401, "not_logged_in", wrong)
 
@@ -268,13 +273,36 @@ def _field(headers: Headers, body: bytes) -> str:
 
 
 FAILURES_MAX, FAILURES_S = 20, 60.0
-"""Refusals of one address within this time, after which it is told to wait and is no longer recorded one by one."""
+"""Failed logins of one address in this time, in seconds, after which it is told to wait. A valid secret still works."""
+
+LINES_MAX = 60
+"""Refusals of one address in the same time that are recorded."""
 
 LOG_MAX = 1_000_000
 """Bytes of the file of refusals, after which it is renamed and replaces the one before."""
 
 CALLERS_MAX = 1_000
-"""Number of addresses whose refusals are counted."""
+"""Number of addresses that are counted."""
+
+
+class Rate:
+    """Number of hits by address in the current period."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._counts: dict[str, tuple[float, int]] = {}
+        """Address → begin of its period, and its hits since."""
+
+    def hit(self, address: str) -> int:
+        """Count one more; return the number in the period."""
+        now_s = self._clock.monotonic_s()
+        since_s, count = self._counts.pop(address, (now_s, 0))
+        if now_s - since_s >= FAILURES_S:
+            since_s, count = now_s, 0
+        while len(self._counts) >= CALLERS_MAX:
+            del self._counts[next(iter(self._counts))]
+        self._counts[address] = (since_s, count + 1)
+        return count + 1
 
 
 class Refusals:
@@ -283,27 +311,15 @@ class Refusals:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
         self._clock = clock
-        self._counts: dict[str, tuple[float, int]] = {}
-        """Address → begin of its period, and its refusals since."""
-
-    def too_many(self, scope: Scope) -> bool:
-        """True if this caller was refused too often in the current period."""
-        since_s, count = self._counts.get(_address(scope), (0.0, 0))
-        return count >= FAILURES_MAX and self._clock.monotonic_s() - since_s < FAILURES_S
+        self._rate = Rate(clock)
 
     def add(self, scope: Scope, status: int, why: str) -> None:
-        """Count and record a refusal."""
-        address, now_s = _address(scope), self._clock.monotonic_s()
-        since_s, count = self._counts.pop(address, (now_s, 0))
-        if now_s - since_s >= FAILURES_S:
-            since_s, count = now_s, 0
-        while len(self._counts) >= CALLERS_MAX:
-            del self._counts[next(iter(self._counts))]
-        self._counts[address] = (since_s, count + 1)
-        if count > FAILURES_MAX:
+        """Record a refusal."""
+        address = _address(scope)
+        if self._rate.hit(address) > LINES_MAX:
             return
         visitor = scope.get("state", {}).get("visitor")
-        line: dict[str, Any] = {
+        line = {
             "at": rfc3339(self._clock.now_us()),
             "status": status,
             "method": scope["method"],

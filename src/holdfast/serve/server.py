@@ -20,15 +20,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.serve import api, health, pages
 from holdfast.serve.access import BROWSER_S
-from holdfast.serve.gate import Gate, Refusal, cookie_name, visitor_of
+from holdfast.serve.gate import HEADERS_MAX, Gate, Refusal, cookie_name, visitor_of
 from holdfast.serve.pages.render import render
 from holdfast.serve.site import Site
 
 CONNECTIONS_MAX = 512
 """Number of open connections; another one is closed at once."""
-
-HEADERS_MAX = 16_384
-"""Bytes of the headers of a request."""
 
 HEADERS_S = 10.0
 """Time for the headers of a request to arrive, in seconds."""

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.errors import SnapshotFailed
+from holdfast.errors import SnapshotFailed, UsageError
 from holdfast.repo.base import Change, Shelf
 
 
@@ -271,6 +271,25 @@ async def some_snapshots_can_stay(rig: Rig) -> None:
     assert rig.read(rig.folder("copy")) == {"file": b"11" * 40_000}
 
 
+async def files_are_listed_and_read(rig: Rig) -> None:
+    work = rig.folder("work")
+    rig.write(work, TREE)
+    kept = (await rig.shelf.keep("ses_a", work, 1)).snapshot
+    rig.write(work, {"a.txt": b"two\n"})
+    await rig.shelf.keep("ses_a", work, 2)
+    assert await rig.shelf.files(kept) == sorted(TREE)
+    assert [await rig.shelf.content(kept, path, 10_000_000) for path in TREE] == [*TREE.values()]
+    assert await rig.shelf.content(kept, "big", 300_000) == TREE["big"][:300_000]
+    for path in ("b.py", "src", "src/deep", "src/deep/c/d", "../a.txt", "/a.txt", ""):
+        said = ""
+        try:
+            await rig.shelf.content(kept, path, 10)
+        except UsageError as error:
+            said = str(error)
+        assert "no file" in said, f"{path!r} was read"
+    await refused(rig.shelf.files("0" * 64))
+
+
 CHECKS: dict[str, Check] = {
     f"snapshots.{check.__name__}": check
     for check in (
@@ -290,6 +309,7 @@ CHECKS: dict[str, Check] = {
         all_can_be_forgotten,
         a_look_keeps_nothing,
         some_snapshots_can_stay,
+        files_are_listed_and_read,
     )
 }
 """Name → check, for example `snapshots.the_same_tree_has_the_same_name`."""

@@ -1,0 +1,94 @@
+"""A running `holdfast serve`, and clients that talk to it over loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import httpx
+
+from holdfast.clock import SystemClock
+from holdfast.ids import system_entropy
+from holdfast.serve.access import Access, Role
+from tests.app.terminal import Said, ended, script, spawn, turn
+from tests.support.waiting import PATIENCE_S
+
+API = "/holdfast/v1"
+
+
+@dataclass
+class Served:
+    """A server of a home."""
+
+    home: Path
+    process: Popen[str]
+    url: str
+    link: str
+
+    def client(self, key: str = "", **headers: str) -> httpx.Client:
+        """A client, with an API key if given."""
+        bearer = {"authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(base_url=self.url, headers={**bearer, **headers}, timeout=PATIENCE_S, trust_env=False)
+
+    @property
+    def access(self) -> Access:
+        """The credentials of the home, as the command line changes them."""
+        return Access(self.home, SystemClock(), system_entropy)
+
+    def key(self, name: str, role: Role = "viewer", project: str = "") -> str:
+        """Create an API key."""
+        return self.access.issue("key", name, role, project=project)[1]
+
+    @contextmanager
+    def browser(self) -> Iterator[httpx.Client]:
+        """A browser that was logged in with a link."""
+        _, secret = self.access.issue("link", "ada", "admin", proof="login_link:0", lives_s=60)
+        with self.client(accept="text/html") as client:
+            assert client.get(f"/login?link={secret}").status_code == 200
+            yield client
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """The recorded refusals."""
+        file = self.home / "logs" / "access.log"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def stop(self) -> Said:
+        """End the server, as a service manager does."""
+        self.process.terminate()
+        return ended(self.process)
+
+
+@contextmanager
+def serving(home: Path, *words: str, model: str = "") -> Iterator[Served]:
+    """A server on a free port; ended with SIGTERM unless the test has ended it."""
+    env = {"HOLDFAST_MODEL": model} if model else {}
+    process = spawn("serve", "--port", "0", "--json", "--home", home, *words, env=env)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, ended(process)
+        told = json.loads(line)
+        yield Served(home, process, told["url"], told["link"])
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            ended(process)
+
+
+def quick(folder: Path) -> str:
+    """A model that answers at once."""
+    return script(folder / "quick.json", *(turn(text=f"answer {number}") for number in range(20)))
+
+
+def failure(response: httpx.Response, status: int, kind: str) -> str:
+    """The message of a failed request, which has this status and type."""
+    assert response.status_code == status, response.text
+    error = response.json()["error"]
+    assert set(error) == {"type", "message"}
+    assert error["type"] == kind
+    return str(error["message"])
