@@ -13,7 +13,7 @@ from holdfast.app.running import answering
 from holdfast.app.screen.inbox import details, folded, is_listed_whole, lines, public, public_item
 from holdfast.app.screen.live import can_draw
 from holdfast.app.screen.picker import pick
-from holdfast.app.screen.progress import terminal_width
+from holdfast.app.screen.wrap import terminal_width
 from holdfast.app.settings.config import terminal_wishes
 from holdfast.clock import SystemClock
 from holdfast.service.inbox import SHOWN, inbox, shown

@@ -19,7 +19,8 @@ from holdfast.app.home import Home, open_home
 from holdfast.app.running.drive import watch
 from holdfast.app.screen.briefs import moment
 from holdfast.app.screen.events import in_detail, in_full
-from holdfast.app.screen.progress import public, terminal_width
+from holdfast.app.screen.progress import public
+from holdfast.app.screen.wrap import terminal_width
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.values import nearest
 from holdfast.brain.recall import recall

@@ -10,7 +10,7 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.exits import short_name
 from holdfast.app.screen.events import counted, one_line
 from holdfast.app.screen.inbox import span
-from holdfast.app.screen.progress import terminal_width
+from holdfast.app.screen.wrap import terminal_width
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UsageError
 from holdfast.service.filters import SYNTAX, matching, parse

@@ -224,7 +224,7 @@ async def diff_run(call: Call) -> int:
     until = "now" if end == NOW else f"after event {end}"
     call.note(f"{name_of(row)}: from the files after event {begin.kept_seq} to those {until}")
     for line in patch.splitlines():
-        call.say(line)
+        call.say(line, whole=True)
     return 0
 
 

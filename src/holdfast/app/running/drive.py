@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import anyio
@@ -23,9 +24,12 @@ from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.running.in_place import answer_here
 from holdfast.app.running.interrupted import offer_to_end
 from holdfast.app.running.outages import Outages
+from holdfast.app.screen.activity import Below
 from holdfast.app.screen.events import counted
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
-from holdfast.app.screen.progress import JsonProgress, PlainProgress, terminal_width
+from holdfast.app.screen.panel import Board
+from holdfast.app.screen.progress import JsonProgress, PlainProgress
+from holdfast.app.screen.wrap import terminal_width
 from holdfast.app.settings.config import database_path, terminal_wishes
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
@@ -48,18 +52,29 @@ from holdfast.session.state import State
 LOOK_S = 1.0
 """Interval at which an attached command checks that the holder still lives."""
 
+LOOKS = 3
+"""Looks at which no process may run the children that a session waits for, before it counts as left."""
+
 LATEST = 1_000
 """Latest events that the live view reads for details that the state does not hold."""
 
 
-def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
+def observer_for(call: Call, row: SessionRow | None = None) -> JsonProgress | LiveProgress | PlainProgress:
     """Return the observer of the output: JSON lines, plain lines, or on a terminal the live view of `row`."""
     if call.json:
         return JsonProgress(call.emit)
     terminal, color = terminal_wishes()
     if row is not None and not getattr(call.args, "plain", False) and can_draw(terminal):
-        return LiveProgress(SystemClock(), Painter(sys.stderr, color=color), row)
+        return LiveProgress(SystemClock(), Painter(sys.stderr, color=color), _board(row))
     return PlainProgress(SystemClock(), call.note, terminal_width())
+
+
+def _board(row: SessionRow) -> Board | None:
+    """Return the rows of a loop for the live view; a plain session does not load the code of loops."""
+    if row.model != LOOP:
+        return None
+    board: Board = import_module("holdfast.app.screen.loop_rows").LoopRows()
+    return board
 
 
 NO_GIT = "there is no git on this machine, so no snapshots of workspaces are taken"
@@ -92,6 +107,8 @@ async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
     """Watch a session that another process runs until it stops; without one, report its status."""
     row = await runtime.store.find(session_id)
     observer = observer_for(call, row)
+    if not isinstance(observer, JsonProgress):
+        observer.prime(await runtime.store.read(session_id, after=max(0, row.head - LATEST), limit=LATEST))
 
     async def work() -> None:
         await watch(runtime, session_id, observer, row.head)
@@ -118,15 +135,15 @@ async def _reported(
             await _shown(call, runtime, session_id, observer, work)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
-            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)
+            await _report(call, runtime, session_id, observer, clock.monotonic_s() - began_s, exits.INTERRUPTED)
             if getattr(call.args, "stopped_by", 0) == signal.SIGINT:
                 await offer_to_end(call, runtime, session_id)
         raise
     except HoldfastError as error:
         if call.json:
-            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, error.exit_code)
+            await _report(call, runtime, session_id, observer, clock.monotonic_s() - began_s, error.exit_code)
         raise
-    return await _report(call, runtime, session_id, clock.monotonic_s() - began_s)
+    return await _report(call, runtime, session_id, observer, clock.monotonic_s() - began_s)
 
 
 async def _shown(
@@ -139,12 +156,13 @@ async def _shown(
 
     async def look() -> tuple[State, list[Event]]:
         state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
-        first = max(0, state.seq - LATEST)
+        # The rows of a loop need the whole log, as its plans do.
+        first = 0 if state.created and state.created.agent.model == LOOP else max(0, state.seq - LATEST)
         return state, await runtime.store.read(session_id, after=first, limit=state.seq - first)
 
     call.above = observer.above
     try:
-        await drawn(observer, look, work)
+        await drawn(observer, look, work, Below(runtime.store, session_id).look)
     finally:
         call.above = None
 
@@ -207,12 +225,16 @@ async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> floa
 
 
 async def watch(runtime: Runtime, session_id: str, observer: Observer, after: int | None = None) -> None:
-    """Show the session's events while another process holds it; from now on, or after `after`."""
+    """Show the session's events while another process holds it or a session below; from now on, or after `after`."""
     seen = (await runtime.store.find(session_id)).head if after is None else after
-    held = True
-    while held:
-        held = session_id in await runtime.store.holders()
-        if held:
+    misses = 0
+    while misses < LOOKS:
+        holders = await runtime.store.holders()
+        below = await runtime.store.sessions(Which(root=session_id))
+        held = any(name in holders for name in (session_id, *(row.session_id for row in below)))
+        waits = any(row.session_id == session_id and row.reason == "child" for row in below)
+        misses = 0 if held else misses + 1 if waits else LOOKS
+        if misses < LOOKS:
             with anyio.move_on_after(LOOK_S):
                 await runtime.store.wait(session_id, seen)
         while events := await runtime.store.read(session_id, after=seen, limit=1_000):
@@ -220,7 +242,9 @@ async def watch(runtime: Runtime, session_id: str, observer: Observer, after: in
             seen = events[-1].seq
 
 
-async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, code: int | None = None) -> int:
+async def _report(
+    call: Call, runtime: Runtime, session_id: str, observer: Observer, wall_s: float, code: int | None = None
+) -> int:
     """Report the status of the session. `code` is an exit status that overrides it."""
     try:
         row = await runtime.store.find(session_id)
@@ -240,7 +264,8 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
         call.emit(result_line(row, state, spent, wall_s, running=running, code=code))
     else:
         answer = "" if code and row.reason != "child" else await last_message(runtime.store, state)
-        if answer:
+        seen = isinstance(observer, LiveProgress) and observer.said == answer and os.isatty(1)
+        if answer and not seen:
             call.say(harmless(answer))
         name = exits.name_of(row)
         size = f"{counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {spent}"
