@@ -38,6 +38,7 @@ class Typed(Session):
 
 def shown(folder: Path, *words: str | Path, columns: int) -> Typed:
     """A command from its beginning to its end."""
-    with Typed(folder, *words, columns=columns, rows=200) as terminal:
+    terminal = Typed(folder, *words, columns=columns, rows=200)
+    with terminal:
         terminal.ended()
     return terminal

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from holdfast.app.screen.wrap import filled, terminal_width
 from holdfast.app.settings.config import Settings
 from holdfast.app.settings.values import count, duration_s
+from holdfast.app.wrap import filled, terminal_width
 from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
 from holdfast.session.context.text import harmless, visible_json

@@ -130,7 +130,7 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
     """The group and the status text of a session; None if it is too old to show."""
     detail = row.detail or row.reason
     if running:
-        return "running", "running"
+        return "running", f"running: {row.goal}"
     resume = f"resume it with `{shlex.join(('holdfast', 'wake', row.key or row.session_id))}`"
     match row.status:
         case "parked":
@@ -144,6 +144,8 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
         case "runnable":
             if row.detail and row.detail != STOPPED_BY_HAND:
                 return "errors", row.detail
+            if row.holder:
+                return "needs you", f"its process died; {resume}"
             if row.detail or now_us > row.updated_us + OVERDUE_US:
                 return "needs you", f"no process runs it; {resume}"
             return "running", "no process is running it yet"

@@ -20,9 +20,9 @@ from holdfast.app.running.drive import watch
 from holdfast.app.screen.briefs import moment
 from holdfast.app.screen.events import in_detail, in_full
 from holdfast.app.screen.progress import public
-from holdfast.app.screen.wrap import terminal_width
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.values import nearest
+from holdfast.app.wrap import terminal_width
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError

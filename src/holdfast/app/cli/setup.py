@@ -12,12 +12,12 @@ from holdfast.app import exits
 from holdfast.app.available_models import ask_once, look
 from holdfast.app.call import Call
 from holdfast.app.models import find_model, settled_model
-from holdfast.app.screen.wrap import terminal_width
 from holdfast.app.settings.config import budget_pico, user_file
 from holdfast.app.settings.targets import outlets
 from holdfast.app.settings.user_file import Setting, current, find_setting, set_values, settings_in_force
 from holdfast.app.settings.values import nearest
 from holdfast.app.trust_prompt import can_ask, confirmed, typed_line
+from holdfast.app.wrap import terminal_width
 from holdfast.clock import SystemClock
 from holdfast.errors import ModelError, UsageError
 from holdfast.facts.base import Usage

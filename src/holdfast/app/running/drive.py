@@ -29,8 +29,8 @@ from holdfast.app.screen.events import counted
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
 from holdfast.app.screen.panel import Board
 from holdfast.app.screen.progress import JsonProgress, PlainProgress
-from holdfast.app.screen.wrap import terminal_width
 from holdfast.app.settings.config import database_path, terminal_wishes
+from holdfast.app.wrap import terminal_width
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import alongside
@@ -54,6 +54,9 @@ LOOK_S = 1.0
 
 LOOKS = 3
 """Looks at which no process may run the children that a session waits for, before it counts as left."""
+
+SHOWN = 20
+"""Latest events that `attach` shows on a terminal before it follows."""
 
 LATEST = 1_000
 """Latest events that the live view reads for details that the state does not hold."""
@@ -108,12 +111,15 @@ async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
     row = await runtime.store.find(session_id)
     observer = observer_for(call, row)
     if not isinstance(observer, JsonProgress):
-        observer.prime(await runtime.store.read(session_id, after=max(0, row.head - LATEST), limit=LATEST))
+        before = await runtime.store.read(session_id, after=max(0, row.head - LATEST), limit=LATEST)
+        observer.prime(before)
+        if isinstance(observer, LiveProgress):
+            observer.on_events(before[-SHOWN:])
 
     async def work() -> None:
         await watch(runtime, session_id, observer, row.head)
 
-    if session_id not in await runtime.store.holders():
+    if await _misses(runtime, session_id):
         call.note(f"no process runs {exits.name_of(row)} now")
     return await _reported(call, runtime, session_id, observer, work)
 
@@ -224,16 +230,24 @@ async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> floa
     return RUN_S if plain else NIGHT_S
 
 
+async def _misses(runtime: Runtime, session_id: str, before: int = 0) -> int:
+    """Count the looks at which no process ran the session or one below it; `LOOKS` if none is expected to."""
+    holders = await runtime.store.holders()
+    below = {row.session_id: row for row in await runtime.store.sessions(Which(root=session_id))}
+    if any(name in holders for name in (session_id, *below)):
+        return 0
+    # Between the end of a child and the next shift of its parent, no process may hold either.
+    row = below.get(session_id)
+    between = row is not None and len(below) > 1 and (row.status == "runnable" or row.reason == "child")
+    return before + 1 if between else LOOKS
+
+
 async def watch(runtime: Runtime, session_id: str, observer: Observer, after: int | None = None) -> None:
     """Show the session's events while another process holds it or a session below; from now on, or after `after`."""
     seen = (await runtime.store.find(session_id)).head if after is None else after
     misses = 0
     while misses < LOOKS:
-        holders = await runtime.store.holders()
-        below = await runtime.store.sessions(Which(root=session_id))
-        held = any(name in holders for name in (session_id, *(row.session_id for row in below)))
-        waits = any(row.session_id == session_id and row.reason == "child" for row in below)
-        misses = 0 if held else misses + 1 if waits else LOOKS
+        misses = await _misses(runtime, session_id, misses)
         if misses < LOOKS:
             with anyio.move_on_after(LOOK_S):
                 await runtime.store.wait(session_id, seen)

@@ -66,6 +66,9 @@ def _call(use: model.AgentToolUse) -> str:
     """A call with its main argument, or the first one that is text."""
     texts = [value for value in use.input.values() if isinstance(value, str)]
     main = use.input.get(MAIN_ARGUMENT.get(use.name, "pattern"), texts[0] if texts else "")
+    first, _, rest = str(main).partition("\n")
+    if first.startswith("# ") and rest.startswith("p=$(mktemp "):
+        main = first[2:]  # the command of a loop, which its script has in the first line
     return f"{use.name}: {one_line(use.malformed or str(main))}".removesuffix(": ")
 
 

@@ -15,7 +15,7 @@ import anyio
 from holdfast.app.screen.activity import Glance
 from holdfast.app.screen.panel import Board, Panel, Row
 from holdfast.app.screen.progress import PlainProgress
-from holdfast.app.screen.wrap import columns, filled
+from holdfast.app.wrap import columns, filled
 from holdfast.brain.shift import alongside, first_error
 from holdfast.clock import Clock
 from holdfast.facts.base import text_of

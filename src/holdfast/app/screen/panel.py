@@ -10,7 +10,7 @@ from typing import Protocol
 from holdfast.app.screen.access import warnings
 from holdfast.app.screen.activity import Act, Activity, Glance, Worker
 from holdfast.app.screen.events import one_line
-from holdfast.app.screen.wrap import clipped
+from holdfast.app.wrap import clipped
 from holdfast.clock import Clock
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage, ModelRequestEnd, ModelRequestStart

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.app.screen.events import NOTES, counted, describe, one_line, result_line
-from holdfast.app.screen.wrap import clipped, filled
+from holdfast.app.wrap import clipped, filled
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event, export_line

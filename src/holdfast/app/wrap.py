@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from collections.abc import Collection, Sequence
 
 
 def terminal_width(descriptor: int = 2) -> int | None:
@@ -35,7 +36,7 @@ def clipped(line: str, room: int) -> str:
 _WORD = re.compile(r"`[^`\n]+`\S*|\S+")
 """A word; a command in backticks is one, so that it can be copied."""
 
-_LABEL = re.compile(r" *(?:[-*>] |\d+\. )?(?:[^\s`|]+(?: [^\s`|]+)? {2,})?(?:\| )?")
+_LABEL = re.compile(r" *(?:[-*>] |\d+\. )?(?:[^\s`|]+(?: [^\s`|]+){0,3} {2,})?(?:\| )?")
 """The beginning of a line that its continuation is indented by: a bullet, a label with its column, a bar."""
 
 
@@ -49,6 +50,17 @@ def filled(text: str, width: int, *, hard: bool = False) -> list[str]:
     for line in text.splitlines() or [""]:
         lines += [line] if columns(line) <= width else _broken(line, width, hard)
     return lines
+
+
+def table(lines: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """Align the cells of lines in columns; those numbered in `right` are aligned at the right."""
+    wide = [max(columns(line[at]) for line in lines) for at in range(len(lines[0]))]
+
+    def cell(text: str, at: int) -> str:
+        gap = " " * (wide[at] - columns(text))
+        return gap + text if at in right else text + gap
+
+    return ["  ".join(cell(text, at) for at, text in enumerate(line)).rstrip() for line in lines]
 
 
 def _broken(line: str, width: int, hard: bool) -> list[str]:
