@@ -18,6 +18,9 @@ from tests.captures.terminals import Typed, shown
 
 WIDTHS = (80, 60)
 
+LAST = 6
+"""Last lines that are captured of an attached view: what it shows before depends on when it looks."""
+
 TEST = 'seq 1 40; until [ -e go ]; do sleep 0.02; done; echo "40 passed"\n'
 """A test suite that ends when the scene has been captured."""
 
@@ -78,11 +81,10 @@ class Stage:
                     terminal.until(lambda text: re.search(ready, text) is not None)
                     self.scenes.append(Scene(name, terminal.screen.columns, terminal.past(), terminal.screen.wraps))
                 gate.touch()
-                for terminal in (wide, narrow):
+                for terminal, lines in ((wide, 200), (narrow, LAST)):
                     terminal.ended()
-                    self.scenes.append(
-                        Scene(f"{name}-end", terminal.screen.columns, terminal.past(), terminal.screen.wraps)
-                    )
+                    end = terminal.past()[-lines:]
+                    self.scenes.append(Scene(f"{name}-end", terminal.screen.columns, end, terminal.screen.wraps))
 
     def show(self, name: str, *words: str, folder: Path | None = None) -> None:
         """Capture what a command prints, at each width."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.captures.golden import FOLDER, LIVE, SHARE, ids, sections, share, texts, too_wide
+from tests.captures.golden import FOLDER, LIVE, SHARE, ids, sections, share, texts
 from tests.captures.scenes import Stage, ask_for_help, play, run
 from tests.captures.terminals import shown
 
@@ -31,7 +31,7 @@ def check(stage: Stage) -> None:
         golden = sections((FOLDER / name).read_text())
         for title, body in sections(text).items():
             assert body == golden[title], f"{title}: look at it; if it is better, `make captures` publishes it"
-    assert [line for scene in stage.scenes for line in too_wide(scene)] == []
+    assert {(scene.name, scene.columns): scene.wraps for scene in stage.scenes if scene.wraps} == {}
     shares = {
         (scene.name, scene.columns): share(scene, " ".join(stage.texts)) for scene in stage.scenes if scene.name in LIVE
     }

@@ -43,8 +43,8 @@ _LABEL = re.compile(r" *(?:[-*>] |\d+\. )?(?:[^\s`|]+(?: [^\s`|]+){0,3} {2,})?(?
 def filled(text: str, width: int, *, hard: bool = False) -> list[str]:
     """Break text at words into lines of at most `width` columns; continuations are indented below its beginning.
 
-    A word that is wider than a line has a line of its own, which the terminal wraps; with `hard`, it is broken. Behind
-    a bar, where an agent's text is, each line has the bar and none is wider than the terminal.
+    A path that is wider than a line is broken behind a slash, and with `hard` any word. Behind a bar, where an agent's
+    text is, each line has the bar and none is wider than the terminal.
     """
     lines = []
     for line in text.splitlines() or [""]:
@@ -73,13 +73,13 @@ def _broken(line: str, width: int, hard: bool) -> list[str]:
     for found in _WORD.finditer(line):
         word, gap = found.group(), line[end : found.start()]
         end = found.end()
-        # A command that does not fit into a line is broken at its spaces.
-        for piece in [word] if columns(word) <= width - len(lead) else word.split(" "):
+        # A command that does not fit into a line is broken at its spaces, a path at its slashes.
+        for piece in [word] if columns(word) <= width - len(lead) else re.findall(r" ?[^ /]*/?", word):
             if columns(row + gap) > len(lead) and columns(row + gap + piece) > width:
                 lines.append(row)
-                row, gap = lead, ""
+                row, gap, piece = lead, "", piece.lstrip()
             row += gap + piece
-            gap = " "
+            gap = ""
             while (hard or barred) and columns(row) > width:
                 cut = clipped(row, width)[:-1]
                 lines.append(cut)

@@ -136,7 +136,7 @@ async def _reported(
     clock = SystemClock()
     began_s = clock.monotonic_s()
     try:
-        await _shown(call, runtime, session_id, observer, work)
+        await _shown(call, runtime, session_id, observer, work, attached=again is None)
         while again is not None and await again():
             await _shown(call, runtime, session_id, observer, work)
     except anyio.get_cancelled_exc_class():
@@ -153,9 +153,15 @@ async def _reported(
 
 
 async def _shown(
-    call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
+    call: Call,
+    runtime: Runtime,
+    session_id: str,
+    observer: Observer,
+    work: Callable[[], Awaitable[None]],
+    *,
+    attached: bool = False,
 ) -> None:
-    """Do the work, with the live view beside it if the observer draws."""
+    """Do the work, with the live view beside it if the observer draws; `attached`, another process runs the session."""
     if not isinstance(observer, LiveProgress):
         await work()
         return
@@ -167,8 +173,9 @@ async def _shown(
         return state, await runtime.store.read(session_id, after=first, limit=state.seq - first)
 
     call.above = observer.above
+    below = Below(runtime.store, session_id, observer.above if attached else None)
     try:
-        await drawn(observer, look, work, Below(runtime.store, session_id).look)
+        await drawn(observer, look, work, below.look)
     finally:
         call.above = None
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from holdfast.app.exits import short_name
 from holdfast.app.screen.events import describe, one_line
+from holdfast.app.screen.progress import Acts
+from holdfast.app.wrap import terminal_width
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
@@ -104,8 +107,11 @@ class Below:
 
     store: Store
     session_id: str
+    tell: Callable[[str], None] | None = None
+    """Receives their words and calls as lines, where no process of this command does that."""
+
     _acts: dict[str, Activity] = field(default_factory=dict)
-    _seen: dict[str, int] = field(default_factory=dict)
+    _seen: dict[str, int] | None = None
 
     async def look(self) -> Glance:
         """Read what they do now."""
@@ -117,21 +123,33 @@ class Below:
                 known.add(row.session_id)
                 rows.append(row)
         live = [row for row in rows if row.status in ("runnable", "parked")]
+        if self._seen is None:  # the first look: those that are over are history
+            self._seen = {row.session_id: row.head if row not in live else max(0, row.head - LATEST) for row in rows}
+        for row in rows:
+            await self._read(row)
         holders = await self.store.holders()
         workers = []
         for row in sorted(live, key=lambda row: (row.created_us, row.session_id)):
             name = row.name if row.name not in ("", "agent") else f"child {short_name(row)}"
-            act = await self._act(row) if row.session_id in holders else Act(_waits(row), row.updated_us, False)
+            act = self._acts[row.session_id].now() or Act("begins", row.updated_us)
+            if row.session_id not in holders:
+                act = Act(_waits(row), row.updated_us, ongoing=False)
             workers.append(Worker(one_line(name, 24), act))
         return Glance(sum(map(own_cost, rows), Cost()), tuple(workers))
 
-    async def _act(self, row: SessionRow) -> Act:
+    async def _read(self, row: SessionRow) -> None:
+        """Read the latest events of one of them."""
+        assert self._seen is not None
         activity = self._acts.setdefault(row.session_id, Activity())
-        seen = self._seen.get(row.session_id, max(0, row.head - LATEST))
-        for event in await self.store.read(row.session_id, after=seen, limit=1_000):
+        seen = self._seen.get(row.session_id, 0)
+        if row.head <= seen:
+            return
+        events = await self.store.read(row.session_id, after=seen, limit=1_000)
+        for event in events:
             activity.take(event)
             self._seen[row.session_id] = event.seq
-        return activity.now() or Act("begins", row.updated_us)
+        if self.tell is not None:
+            Acts(row.name or short_name(row), self.tell, terminal_width()).on_events(events)
 
 
 def _waits(row: SessionRow) -> str:
