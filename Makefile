@@ -1,6 +1,6 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test test-fast cover check bench faults steady live docs lock clean
+.PHONY: help setup programs demo test test-fast cover check bench faults steady live docs captures lock clean
 
 BIN := .venv/bin
 FAST := $(addprefix tests/,facts session kinds mission model log fleet vault notify house/test_tidy.py)
@@ -48,6 +48,9 @@ live: setup ## run the demo on a real model, by a key or a local server (costs m
 
 docs: setup ## regenerate docs/reference
 	@$(BIN)/python scripts/reference.py
+
+captures: setup ## capture every view and help at 80 and 60 columns (tests/captures/golden)
+	@$(BIN)/python -m tests.captures
 
 lock: setup ## resolve the dependencies again: uv.lock and the requirement files
 	@$(BIN)/python scripts/lock.py

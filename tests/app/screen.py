@@ -23,12 +23,24 @@ from tests.support.waiting import PATIENCE_S
 KEYS = {"ctrl-c": b"\x03", "ctrl-z": b"\x1a"}
 
 
+class Screen(pyte.HistoryScreen):
+    """A screen that counts how often it had to wrap a line, because the line was wider."""
+
+    wraps = 0
+
+    def draw(self, data: str) -> None:
+        """Show characters."""
+        for char in data:
+            self.wraps += self.cursor.x == self.columns and pyte.modes.DECAWM in self.mode
+            super().draw(char)
+
+
 class Terminal:
     """One terminal: a pty, the emulator behind it, and each piece that was written to it with its time."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self.master, self.slave = pty.openpty()
-        self.screen = pyte.HistoryScreen(columns, rows, history=1_000)
+        self.screen = Screen(columns, rows, history=1_000)
         self._stream = pyte.ByteStream(self.screen)
         self.pieces: list[tuple[float, bytes]] = []
         self._files: list[TextIO] = []
@@ -116,12 +128,16 @@ class Session(Terminal):
                 fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
                 for number in range(3):
                     os.dup2(self.slave, number)
-                os.execvpe(argv[0], argv, environment)
+                self.become(argv, environment)
             finally:
                 os._exit(127)
         os.close(self.slave)
         self.slave = -1
         self.code: int | None = None
+
+    def become(self, argv: list[str], environment: dict[str, str]) -> None:
+        """Run the command in the forked process, which it never leaves."""
+        os.execvpe(argv[0], argv, environment)
 
     def until(self, seen: Callable[[str], bool] | str, timeout_s: float = PATIENCE_S) -> str:
         """Render until the screen shows it; returns the screen as it then is."""

@@ -31,6 +31,7 @@ from holdfast.ids import new_event_id, system_entropy
 from holdfast.session.tools.jobs import JOB_TOOLS
 from tests.app.families import stands, until, working
 from tests.app.terminal import Type, ended, rows, script, spawn, turn, typed
+from tests.app.test_painter import said
 from tests.session.story import Story
 from tests.support.waiting import PATIENCE_S
 
@@ -341,7 +342,7 @@ def test_the_panel_says_which_job_is_waited_for_and_since_when() -> None:
     story.tell(ShiftEnded(status="parked", reason="job", detail=waits))
     panel = Panel(SystemClock(), len)
     panel.begin(story.state(), story.events, 100)
-    assert waits in [text for row in panel.rows(100) for text, _ in row.spans]
+    assert f"waiting  {waits}" in said(panel, 120)
     story.shift()
     panel.begin(story.state(), story.events, 100)
-    assert waits not in [text for row in panel.rows(100) for text, _ in row.spans]
+    assert waits not in said(panel, 120)

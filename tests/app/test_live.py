@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.screen.panel import ROWS_MAX
 from tests.app.screen import Session
 from tests.app.terminal import PRICE, Type, bash, in_scratch, script, spawn, turn, typed
 from tests.support.waiting import PATIENCE_S
@@ -33,8 +32,8 @@ def model(tmp_path: Path, gate: Path) -> str:
     return script(tmp_path / "m.json", {**bash(wait), "text": odd}, turn(text="All is done."), price=PRICE)
 
 
-RUNNING = re.compile(r"^bash: until.*  [1-9]\d* s$", re.MULTILINE)
-"""The row of the tool call that waits, after a second or more."""
+RUNNING = re.compile(r"^running  bash: until.*  [1-9]\d* s ", re.MULTILINE)
+"""The status line while the tool call waits, after a second or more."""
 
 
 def running(text: str) -> bool:
@@ -50,21 +49,21 @@ def run_words(model: str) -> tuple[str, ...]:
 def test_a_run_on_a_terminal(model: str, gate: Path) -> None:
     with Session(*run_words(model)) as terminal:
         terminal.until(running)
-        lines = terminal.lines()
-        (at,) = [number for number, line in enumerate(lines) if line.startswith("agent  turn 1 of 200  context [")]
-        assert lines[at].endswith("$0.3150 of $2.00")
-        assert lines[at + 1] == "NOT SANDBOXED"
-        assert lines[at + 2].startswith("bash: until [ -e ")
-        assert 2 <= len(lines) - at <= ROWS_MAX
-        assert lines[-1].startswith("| ")
-        assert any("日本語のテキスト" in line for line in lines[at:]), terminal.text
-        assert terminal.screen.cursor.y == at, "the cursor rests on the block's first row"
+        *lines, status = terminal.lines()
+        assert re.fullmatch(r"running  bash: until.* s  NOT SANDBOXED  \$0\.3150 of \$2\.00  context 0%", status), (
+            status
+        )
+        assert len(status) == 79
+        assert any("日本語のテキスト" in line for line in lines), terminal.text
+        assert lines[-1].startswith("bash: until [ -e ")
+        assert terminal.screen.cursor.y == len(lines), "the cursor rests on the block's first row"
         gate.touch()
         assert terminal.ended() == 0
-        final = r"\nAll is done\.\nk is done — \d+ events, 2 turns, \$0\.6300\nThe work is in /[^ ]+\.$"
+        final = r"  → ok in .* s\nAll is done\.\nk is done — \d+ events, 2 turns, \$0\.6300\nThe work is in"
         assert re.search(final, terminal.text), terminal.text
-        assert not any(line.startswith(("agent  turn", "| ")) for line in terminal.past()), "the block is gone"
+        assert not any(line.startswith(("running ", "| ")) for line in terminal.past()), "the block is gone"
         assert sum("bash: until" in line for line in terminal.past()) == 1
+        assert sum("All is done." in line for line in terminal.past()) == 1
         assert [each for each in FORBIDDEN if each in terminal.written] == []
         assert b"\x07" not in terminal.written
         assert b"\x1b[31m" not in terminal.written
@@ -74,13 +73,13 @@ def test_a_run_on_a_terminal(model: str, gate: Path) -> None:
 @pytest.mark.parametrize("columns", [40, 20])
 def test_narrow_terminals_and_a_resize(model: str, gate: Path, columns: int) -> None:
     with Session(*run_words(model), columns=columns, rows=18) as terminal:
-        terminal.until(lambda text: bool(re.search(r" [1-9]\d* s$", text, re.MULTILINE)))
+        terminal.until(lambda text: bool(re.search(r"^running ", text, re.MULTILINE)))
         for width in (columns, 2 * columns, columns):
             terminal.resize(width, 18)
             before = len(terminal.pieces)
             terminal.until(lambda _, before=before: len(terminal.pieces) > before)  # type: ignore[misc]
-            terminal.until(lambda text, width=width: text.count("ctx [" if width < 60 else "context [") == 1)  # type: ignore[misc]
-            assert sum(line.startswith("agent  turn 1") for line in terminal.lines()) == 1, terminal.text
+            terminal.until(lambda text, width=width: ("$0.3150" in text) == (width == 80))  # type: ignore[misc]
+            assert sum(line.startswith("running ") for line in terminal.lines()) == 1, terminal.text
         gate.touch()
         assert terminal.ended() == 0
         assert "k is done" in terminal.text
@@ -104,7 +103,7 @@ def test_no_color_is_drawn_without_colors(model: str, gate: Path) -> None:
     for env in ({"NO_COLOR": "1"}, {}):
         gate.unlink(missing_ok=True)
         with Session(*(word if word != "k" else f"k{len(env)}" for word in run_words(model)), env=env) as terminal:
-            terminal.until("agent  turn 1 of 200")
+            terminal.until("running  bash")
             gate.touch()
             assert terminal.ended() == 0
             colors = re.findall(rb"\x1b\[[0-9;]*(?:3[0-7]|9[0-7]|4[0-7])[0-9;]*m", terminal.written)
@@ -120,7 +119,7 @@ def test_a_stop_leaves_the_terminal_as_it_was(model: str, gate: Path, how: str) 
             terminal.until("Ctrl-C within 10 s ends it; otherwise the next wake takes the result.")
         os.kill(terminal.pid, signal.SIGTERM)
         assert terminal.ended() == 130
-        assert not any(line.startswith(("agent  turn", "| ", "^C")) for line in terminal.lines()), terminal.text
+        assert not any(line.startswith(("running ", "| ", "^C")) for line in terminal.lines()), terminal.text
         assert re.search(r"^k is runnable.* — \d+ events, 1 turn, \$0\.3150$", terminal.text, re.MULTILINE), (
             terminal.text
         )
@@ -140,9 +139,9 @@ def test_a_shell_suspends_and_continues_it(model: str, gate: Path) -> None:
         terminal.until(running)
         terminal.type("ctrl-z")
         stopped = terminal.until("Stopped")
-        assert "agent  turn" not in stopped
+        assert "running  bash" not in stopped
         terminal.type("clear; fg\n")
-        terminal.until("agent  turn 1 of 200")
+        terminal.until("running  bash")
         gate.touch()
         terminal.until("k is done")
         terminal.type("exit\n")
@@ -154,7 +153,7 @@ def test_attach_follows_until_the_end(model: str, gate: Path) -> None:
     with Session("attach", "k") as leaving, Session("attach", "k") as staying:
         piped = spawn("attach", "k", "--json")
         for terminal in (leaving, staying):
-            terminal.until(lambda text: "agent  turn 1 of 200" in text and "bash: until" in text)
+            terminal.until(lambda text: "running  bash: until" in text)
         assert piped.stdout is not None
         while not select.select([piped.stdout], [], [], 0.1)[0]:  # a message shows that it follows by now
             typed("send", "k", "Go on.").went()

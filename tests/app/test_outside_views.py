@@ -113,13 +113,13 @@ def test_the_live_panel_warns(hands: HandsProvisioned, words: list[str]) -> None
     story = session().tell(hands)
     assert warnings(story.state()) == words
     panel = Panel(SystemClock(), len)
-    panel.begin(story.state(), [], 100)
-    rows = " ".join(text for each in panel.rows(100) for text, _ in each.spans)
+    panel.begin(story.state(), [], 120)
+    rows = " ".join(text for each in panel.rows(120) for text, _ in each.spans)
     assert all(word in rows for word in words)
     assert ("tainted" in rows, "refused" in rows) == (False, False)
     ran(story, seen(), seen("refused", "evil.test", reason="no"))
-    panel.begin(story.state(), [], 100)
-    rows = " ".join(text for each in panel.rows(100) for text, _ in each.spans)
+    panel.begin(story.state(), [], 120)
+    rows = " ".join(text for each in panel.rows(120) for text, _ in each.spans)
     assert "tainted" in rows
     assert "outside 1 refused, 0 held" in rows
 

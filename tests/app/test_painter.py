@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.app.screen.live import LiveProgress, Painter, drawn
-from holdfast.app.screen.panel import Panel, Row, Words, lasted, thousands
+from holdfast.app.screen.panel import Panel, Row, Words, lasted
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded, UserInterrupt
@@ -249,9 +249,9 @@ def test_the_gauge_is_held_against_the_line() -> None:
     began = state(context_tokens=2_000)
     began.window_tokens = 1_500
     panel.begin(began, [], 80)
-    assert "context [########..] 1.5k/2.0k" in said(panel)
+    assert said(panel).endswith("  $0.0000  context 75%")
     began.window_tokens = 9_000
-    assert "ctx [##########] 9.0k/2.0k" in said(panel, 50)
+    assert said(panel, 60).endswith("  $0.0000  ctx 450%")
 
 
 def test_a_gap_asks_for_the_log_again() -> None:
@@ -272,7 +272,7 @@ def test_several_running_calls() -> None:
         for number in (0, 1)
     ]
     panel.begin(state(), [event(number, fact) for number, fact in enumerate(dispatched, 1)], 80)
-    assert "2.1 (+1 more)  0 s" in said(panel)
+    assert said(panel).startswith("running  2.1 (+1 more)  0 s ")
     assert panel.ticking
 
 
@@ -291,6 +291,5 @@ def test_words_fit_and_pieces_make_no_difference(pieces: list[str], width: int) 
 
 
 def test_numbers_for_people() -> None:
-    assert [thousands(number) for number in (0, 999, 3_240, 99_999)] == ["0", "999", "3.2k", "99k"]
     seconds = (-1, 59, 60, 3_599, 7_380)
     assert [lasted(each * 1_000_000) for each in seconds] == ["0 s", "59 s", "1 min 00 s", "59 min 59 s", "2 h 03 min"]

@@ -10,7 +10,7 @@ from holdfast.facts.base import Text
 from holdfast.facts.mission import ContractSealed, MissionOpened
 from holdfast.facts.model import AgentMessage, AgentToolUse
 from holdfast.facts.task import RepoCommitted, RepoMerged
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.kinds.loop.plan import LOOK, RESTORE, STEP
 from tests.app.test_painter import event
@@ -36,9 +36,38 @@ def test_words_are_wrapped_and_complete(width: int) -> None:
 @pytest.mark.parametrize("width", [80, 60])
 def test_output_shows_its_first_and_last_lines(width: int) -> None:
     output = "\n".join(f"line {number} {'x' * 90}" for number in range(1, 10))
-    head, *lines = told(ToolResult("c", "ok", output), width=width)
-    assert head == "  → ok"
+    call, head, *lines = told(*called("c", "make test"), ToolResult("c", "ok", output), width=width)
+    assert (call, head) == ("bash: make test", "  → ok")
     assert [line.split()[:2] for line in lines] == [["line", "1"], ["…", "6"], ["line", "8"], ["line", "9"]]
+
+
+def called(call_id: str, command: str, *, dispatched: bool = True) -> list[AnyFact]:
+    """A call, and its dispatch."""
+    dispatch = ToolDispatched(call_id, 1, "h", "", "retry", 9.0)
+    return [AgentToolUse(1, call_id, "bash", {"command": command}), *([dispatch] if dispatched else [])]
+
+
+def test_an_outcome_stands_beside_its_call() -> None:
+    two = [*called("a", "make one"), *called("b", "make two"), *called("c", "rm -rf /", dispatched=False)]
+    ends = [
+        ToolResult("b", "ok", "[no output]"),
+        ToolResult("a", "error", "x\nbroken", exit_code=2),
+        ToolResult("c", "denied", "no"),
+    ]
+    assert told(*two, *ends, width=80) == [
+        "bash: make one",
+        "bash: make two",
+        "  → ok",
+        "bash: make one  → error, exit status 2",
+        "    x",
+        "    broken",
+        "bash: rm -rf /  → denied: no",
+    ]
+
+
+def test_a_failure_without_output_has_its_status_alone() -> None:
+    *_, line = told(*called("a", "false"), ToolResult("a", "error", "[exit status 1]", exit_code=1), width=80)
+    assert line == "  → error, exit status 1"
 
 
 def test_internals_of_a_loop_are_hidden_unless_they_fail() -> None:
@@ -56,7 +85,8 @@ def test_each_call_of_a_child_is_one_line(width: int) -> None:
         [event(2, AgentMessage(1, (Text(WORDS),))), event(3, AgentToolUse(1, "c", "bash", {"command": WORDS}))]
     )
     acts.on_events([event(4, AgentToolUse(1, "d", "loop_look", {})), event(5, ToolResult("c", "ok", "seen"))])
-    (line,) = lines
+    said, line = lines
+    assert said.startswith("worker hello: I look at the repository")
     assert line.startswith("worker hello: bash: I look at the repository")
     assert len(line) == width - 1
     assert line.endswith("…")

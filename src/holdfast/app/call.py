@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from holdfast.app.settings.config import Settings
 from holdfast.app.settings.values import count, duration_s
+from holdfast.app.wrap import filled, terminal_width
 from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
 from holdfast.session.context.text import harmless, visible_json
@@ -42,12 +43,15 @@ class Call:
         """True if standard output carries JSON lines."""
         return bool(getattr(self.args, "json", False))
 
-    def say(self, text: str) -> None:
-        """Print a line for the user: on standard error if standard output is JSON."""
+    def say(self, text: str, *, whole: bool = False) -> None:
+        """Print a line for the user: on standard error if standard output is JSON.
+
+        On a terminal it is wrapped at words, unless it must stay `whole`: a patch, a script, a value.
+        """
         if self.json:
             self.note(text)
         else:
-            _put(sys.stdout, harmless(text))
+            _put(sys.stdout, harmless(text) if whole else fitted(text, 1))
 
     def note(self, text: str) -> None:
         """Print a line about progress on standard error. If that is closed, the line is dropped."""
@@ -55,7 +59,7 @@ class Call:
             self.above(text)
             return
         try:
-            print(harmless(text), file=sys.stderr, flush=True)
+            print(fitted(text, 2), file=sys.stderr, flush=True)
         except OSError:
             return
 
@@ -69,6 +73,12 @@ class Call:
             if value := getattr(self.args, flag, None):
                 words += (f"--{flag}", value)
         return shlex.join(("holdfast", *words))
+
+
+def fitted(text: str, descriptor: int) -> str:
+    """The text as lines that fit the terminal behind a descriptor, if there is one."""
+    width = terminal_width(descriptor)
+    return harmless(text) if width is None else "\n".join(filled(harmless(text).expandtabs(4), width))
 
 
 def _put(stream: TextIO, line: str) -> None:

@@ -62,17 +62,32 @@ def _tail(text: str) -> str:
     return f": {one_line(text)}" if text else ""
 
 
-def _result(result: tool.ToolResult) -> str:
+def _call(use: model.AgentToolUse) -> str:
+    """A call with its main argument, or the first one that is text."""
+    texts = [value for value in use.input.values() if isinstance(value, str)]
+    main = use.input.get(MAIN_ARGUMENT.get(use.name, "pattern"), texts[0] if texts else "")
+    first, _, rest = str(main).partition("\n")
+    if first.startswith("# ") and rest.startswith("p=$(mktemp "):
+        main = first[2:]  # the command of a loop, which its script has in the first line
+    return f"{use.name}: {one_line(use.malformed or str(main))}".removesuffix(": ")
+
+
+NOTES = ("[exit status ", "[no output]")
+"""Beginnings of notes of the harness below an output that the line of the outcome says already."""
+
+
+def result_line(result: tool.ToolResult, *, why: bool = True) -> str:
+    """The outcome of a call, and if it failed the last line of its output unless `why` is false."""
     seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
     taken = ", taken from the hands' journal" if result.reconciled else ""
     status = f", exit status {result.exit_code}" if result.exit_code else ""
-    why = ""
-    if result.outcome in ("error", "denied"):  # the last line, without the bracketed note that Holdfast appends
-        lines = [line for line in result.content.splitlines() if line.strip()]
+    cause = ""
+    if why and result.outcome in ("error", "denied"):  # the last line, without the bracketed note that Holdfast appends
+        lines = [line for line in result.content.splitlines() if line.strip() and not line.startswith(NOTES)]
         spoken = [line for line in lines if not line.startswith("[")]
-        why = f": {one_line((spoken or lines or [''])[-1])}"
+        cause = f": {one_line((spoken or lines)[-1])}" if lines else ""
     strange = ", from outside" if result.untrusted else ""
-    return f"  → {result.outcome}{status}{seconds}{strange}{taken}{why}"
+    return f"  → {result.outcome}{status}{seconds}{strange}{taken}{cause}"
 
 
 def _update(update: session.SessionUpdated) -> str:
@@ -126,10 +141,8 @@ def environment_line(record: hands.EnvironmentRecorded) -> str:
 Line = Callable[[Any, Event], str]
 
 _KERNEL: dict[type[Fact], Line] = {
-    model.AgentToolUse: lambda fact, _: (
-        f"{fact.name}: {one_line(fact.malformed or str(fact.input.get(MAIN_ARGUMENT.get(fact.name, 'pattern'), '')))}"
-    ),
-    tool.ToolResult: lambda fact, _: _result(fact),
+    model.AgentToolUse: lambda fact, _: _call(fact),
+    tool.ToolResult: lambda fact, _: result_line(fact),
     tool.ToolOutcomeUnknown: lambda fact, _: f"  → outcome unknown: {fact.reason}; the model is told",
     model.AgentMessage: lambda fact, _: one_line(text_of(fact.content)),
     model.ModelRequestEnd: lambda fact, _: {
@@ -306,7 +319,7 @@ DETAILS: dict[type[Fact], Line] = {
     tool.ToolDispatched: lambda fact, _: (
         f"call {fact.call_id}" + (f", attempt {fact.attempt}" if fact.attempt > 1 else "")
     ),
-    tool.ToolResult: lambda fact, _: f"{_result(fact)}: {one_line(fact.content)}" if fact.outcome == "ok" else "",
+    tool.ToolResult: lambda fact, _: f"{result_line(fact)}: {one_line(fact.content)}" if fact.outcome == "ok" else "",
     hands.HandsReleased: lambda _, __: "hands given back",
     session.SessionForked: lambda fact, _: f"a fork of {fact.origin} at {fact.origin_seq}",
     hands.WorkspaceSnapshotted: lambda fact, _: (

@@ -32,6 +32,9 @@ OVERDUE_US = 60 * 1_000_000
 SHOWN = 100
 """Maximum number of items, and of sessions of each status, shown to a user. A script gets all of them."""
 
+SHORT = 8
+"""Characters at the end of an id that stand for a session without a key; each verb takes them."""
+
 STOPPED_BY_HAND = "the process was asked to stop"
 """The detail of a shift that a signal ended: no error."""
 
@@ -130,17 +133,17 @@ def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[s
 
 def _called(row: SessionRow, top: SessionRow | None) -> str:
     """The display name. A child has the name of the root session of its tree, which the user knows."""
-    own = row.key or row.session_id
+    own = row.key or row.session_id[-SHORT:]
     if top is None or top.session_id == row.session_id:
         return own
-    return f"{top.key or top.session_id} > {row.name if row.name not in ('', 'agent') else own}"
+    return f"{top.key or top.session_id[-SHORT:]} > {row.name if row.name not in ('', 'agent') else own}"
 
 
 def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] | None:
     """The group and the status text of a session; None if it is too old to show."""
     detail = row.detail or row.reason
     if running:
-        return "running", "running"
+        return "running", f"running: {row.goal}"
     resume = f"resume it with `{shlex.join(('holdfast', 'wake', row.key or row.session_id))}`"
     match row.status:
         case "parked":
@@ -154,6 +157,8 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
         case "runnable":
             if row.detail and row.detail != STOPPED_BY_HAND:
                 return "errors", row.detail
+            if row.holder:
+                return "needs you", f"its process died; {resume}"
             if row.detail or now_us > row.updated_us + OVERDUE_US:
                 return "needs you", f"no process runs it; {resume}"
             return "running", "no process is running it yet"

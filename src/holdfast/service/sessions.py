@@ -113,6 +113,8 @@ def standing(row: SessionRow, *, running: bool) -> str:
     """The status of a session in a few words."""
     if running:
         return "running"
+    if row.status == "runnable" and row.holder:
+        return "died"
     if row.status == "parked" and row.detail in (PAUSED, STOPPED):
         return "paused" if row.detail == PAUSED else "stopped"
     return row.status + (f" ({row.reason})" if row.reason else "")

@@ -61,6 +61,10 @@ class Kind(Generic[S]):
         """Return how many of its criteria are met, and how many it has; None for a kind without criteria."""
         return None
 
+    def queue(self, state: S) -> tuple[str, ...]:
+        """Return short lines for the live view about work that no session does at the moment."""
+        return ()
+
     def awaits_wake(self, state: S) -> bool:
         """Return True if it is parked, for a reason of the kind's own, until a user wakes it."""
         return False

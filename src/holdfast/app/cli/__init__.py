@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from holdfast import __version__
+from holdfast.app.wrap import filled, terminal_width
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,11 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         if add_help:
             self.add_argument("-h", "--help", action="help", default=argparse.SUPPRESS, help="Print help")
+
+    def format_help(self) -> str:
+        """Format the help; on a terminal, no line is wider than it."""
+        text, width = super().format_help(), terminal_width(1)
+        return text if width is None else "\n".join(filled(text, width)) + "\n"
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help, the version, or an error. A closed pipe ends the command quietly, a full disk with a sentence."""

@@ -51,7 +51,7 @@ def completion_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def completion_run(call: Call) -> int:
     """Print the script."""
-    call.say(SCRIPTS[call.args.shell])
+    call.say(SCRIPTS[call.args.shell], whole=True)
     return exits.DONE
 
 

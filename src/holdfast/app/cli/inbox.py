@@ -13,8 +13,8 @@ from holdfast.app.running import answering
 from holdfast.app.screen.inbox import details, folded, is_listed_whole, lines, public, public_item
 from holdfast.app.screen.live import can_draw
 from holdfast.app.screen.picker import pick
-from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
+from holdfast.app.wrap import terminal_width
 from holdfast.clock import SystemClock
 from holdfast.service.inbox import SHOWN, inbox, shown
 from holdfast.service.posting import person

@@ -18,9 +18,10 @@ from holdfast.app.exits import name_of, next_step, short_name
 from holdfast.app.home import Home, open_home
 from holdfast.app.running.drive import watch
 from holdfast.app.screen.briefs import moment
-from holdfast.app.screen.progress import public, terminal_width
+from holdfast.app.screen.progress import public
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.values import nearest
+from holdfast.app.wrap import terminal_width
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from holdfast.app.compose import PROGRAM, open_runtime
 from holdfast.app.home import Home
 from holdfast.app.providers import Providers, queue_path, serving_provider
 from holdfast.app.running.workers import serving, working
-from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings import policies
 from holdfast.app.settings.config import database_path
 from holdfast.clock import SystemClock
@@ -61,20 +59,19 @@ async def doctor_run(call: Call) -> int:
         public = {"program": PROGRAM, "home": str(home.path), "model": models.proposal or None}
         call.emit({**public, **msgspec.to_builtins(shown)})
         return code
-    _say(call, f"{PROGRAM}, home {home.path}")
+    call.say(f"{PROGRAM}, home {home.path}")
     if capabilities.usable and capabilities.provider == "landlock":
-        _say(call, "tool calls are isolated WEAKLY here (landlock): read below what is missing")
+        call.say("tool calls are isolated WEAKLY here (landlock): read below what is missing")
     elif capabilities.usable:
-        _say(call, f"tool calls are isolated here ({capabilities.provider})")
+        call.say(f"tool calls are isolated here ({capabilities.provider})")
     else:
-        _say(call, "tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given")
+        call.say("tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given")
     if models.proposal:
-        _say(call, f"a model can be asked: holdfast run GOAL {models.proposal}")
+        call.say(f"a model can be asked: holdfast run GOAL {models.proposal}")
     else:
-        _say(
-            call,
+        call.say(
             "no model can be asked: set a key such as ANTHROPIC_API_KEY, or start a local server such as Ollama; "
-            "`holdfast demo` needs none",
+            "`holdfast demo` needs none"
         )
     _list(call, findings)
     return code
@@ -94,19 +91,11 @@ def _list(call: Call, findings: Sequence[Finding]) -> None:
     others = [each for each in findings if each not in urgent and (call.args.all or each.level != "absent")]
     absent = [each.name.removeprefix("model ") for each in findings if each not in (*urgent, *others)]
     for finding in (*urgent, *others):
-        _say(call, f"  {MARKS[finding.level]} {finding.name}: {finding.message}", " " * 9)
+        call.say(f"  {MARKS[finding.level]} {finding.name}: {finding.message}")
         for number, line in enumerate(finding.fix.splitlines()):
-            _say(call, f"         {'fix: ' if not number else '     '}{line}", " " * 14)
+            call.say(f"         {'fix: ' if not number else '     '}{line}")
     if absent:
-        _say(call, f"  absent {', '.join(absent)} (`{call.typed('doctor', '--all')}` says why)", " " * 9)
-
-
-def _say(call: Call, line: str, indent: str = "  ") -> None:
-    """Print a line, folded to the width of the terminal."""
-    width = terminal_width(1)
-    if width is not None:
-        line = textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False)
-    call.say(line)
+        call.say(f"  absent {', '.join(absent)} (`{call.typed('doctor', '--all')}` says why)")
 
 
 LISTEN = "127.0.0.1:8478"

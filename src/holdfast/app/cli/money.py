@@ -11,10 +11,11 @@ from typing import Any
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.detached import see_to
-from holdfast.app.exits import name_of
+from holdfast.app.exits import SHORT, name_of
 from holdfast.app.home import is_served
 from holdfast.app.settings.config import budget_pico, database_path
 from holdfast.app.settings.values import nearest
+from holdfast.app.wrap import columns, table, terminal_width
 from holdfast.clock import DAY, SystemClock, local_time
 from holdfast.errors import UsageError
 from holdfast.facts.shift import Period
@@ -88,19 +89,19 @@ def _show(call: Call, accounts: list[AccountRow]) -> None:
     now_us = SystemClock().now_us()
     if call.json:
         for account in accounts:
-            told: dict[str, Any] = {
+            public: dict[str, Any] = {
                 "account_id": account.account_id,
                 "held_usd": usd_float(account.reserved_pico),
             }
             for period in FLAGS.values():
                 cap, spent = account.cap_of(period), account.spent_in(period, now_us)
-                told[period] = {"cap_usd": usd_float(cap), "spent_usd": usd_float(spent)}
-            call.emit(told)
+                public[period] = {"cap_usd": usd_float(cap), "spent_usd": usd_float(spent)}
+            call.emit(public)
         return
     if not accounts:
         call.say("no money is counted yet; the first session opens an account")
         return
-    call.say(f"{'ACCOUNT':<32} {'PERIOD':<7} {'CAP':>10} {'SPENT':>10} {'HELD':>10} {'LEFT':>10}")
+    lines = [("ACCOUNT", "PERIOD", "CAP", "SPENT", "HELD", "LEFT")]
     for account in accounts:
         name = account.account_id
         for period in FLAGS.values():
@@ -110,8 +111,15 @@ def _show(call: Call, accounts: list[AccountRow]) -> None:
             spent, held = account.spent_in(period, now_us), account.reserved_pico
             left = "no cap" if cap is None else usd(cap - spent - held)
             capped = "-" if cap is None else usd(cap)
-            call.say(f"{name:<32} {period:<7} {capped:>10} {usd(spent):>10} {usd(held):>10} {left:>10}")
+            lines.append((name, period, capped, usd(spent), usd(held), left))
             name = ""
+    told = table(lines, range(2, 6))
+    if (width := terminal_width(1)) is not None and columns(told[0]) > width:
+        told = table(
+            [(name[-SHORT:] if name.startswith("ses_") else name, *rest) for name, *rest in lines], range(2, 6)
+        )
+    for line in told:
+        call.say(line)
 
 
 def cost_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,9 +143,13 @@ async def cost_run(call: Call) -> int:
         rows.writerow((call.args.by, "usd", "complete"))
         rows.writerows((line.label, usd_float(line.cost.pico), not line.cost.unpriced) for line in (*found, total))
         return 0
-    for line in (*found, total):
-        more = f"  {line.sessions:>6}" if call.args.by != "day" else ""
-        call.say(f"{one_line(line.label, 54):<54}  {line.cost.short:>12}{more}")
+    by_day = call.args.by == "day"
+    room = (terminal_width(1) or 80) - 26
+    lines = [
+        (one_line(line.label, room), line.cost.short, "" if by_day else str(line.sessions)) for line in (*found, total)
+    ]
+    for text in table(lines, (1, 2)):
+        call.say(text)
     if total.cost.unpriced:
         call.note("`+` and `–`: a part had no price, so it is not in the sum.")
     if any(line.label == EARLIER for line in found):

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import short_name
-from holdfast.app.screen.progress import terminal_width
+from holdfast.app.wrap import columns, table, terminal_width
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UsageError
 from holdfast.service.event_lines import counted, one_line
@@ -51,20 +51,19 @@ async def ps_run(call: Call) -> int:
     for each in chosen:
         row = each.row
         name = one_line(short_name(row), 30)
-        if call.args.tree and row.depth:
-            own = f" {one_line(row.name, 20)}" if row.name not in ("", "agent") else ""
-            name = f"{'  ' * row.depth}{name}{own}"
+        if call.args.tree:
+            name = "  " * row.depth + name
         state = standing(row, running=each.running)
         if row.status == "parked" and row.due_us is not None and not each.running:
             state += f" {span(row.due_us - now_us)}" if row.due_us > now_us else " now"
         told = [_MARKS[mark] for mark in row.marks.split() if mark in _MARKS]
-        goal = f"[{', '.join(told)}] {row.goal}" if told else row.goal
+        goal = f"{row.name}: {row.goal}" if row.parent and row.name not in ("", "agent") else row.goal
+        goal = f"[{', '.join(told)}] {goal}" if told else goal
         lines.append((name, state, span(now_us - row.created_us), each.costs.tree.short, one_line(goal, 200)))
-    wide = [max(len(line[column]) for line in lines) for column in range(4)]
-    room = 50 if width is None else max(1, width - sum(wide) - len("        "))
-    for name, state, age, cost, goal in lines:
-        head = f"{name:<{wide[0]}}  {state:<{wide[1]}}  {age:>{wide[2]}}  {cost:>{wide[3]}}"
-        call.say(f"{head}  {one_line(goal, room)}")
+    heads = table([line[:4] for line in lines], (2, 3))
+    room = 50 if width is None else max(1, width - max(map(columns, heads)) - 2)
+    for head, line in zip(heads, lines, strict=True):
+        call.say(f"{head}  {one_line(line[4], room)}")
     if len(chosen) < total and not call.args.filter:
         call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
     return 0

@@ -12,12 +12,12 @@ from holdfast.app import exits
 from holdfast.app.available_models import ask_once, look
 from holdfast.app.call import Call
 from holdfast.app.models import find_model, settled_model
-from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import budget_pico, user_file
 from holdfast.app.settings.targets import outlets
 from holdfast.app.settings.user_file import Setting, current, find_setting, set_values, settings_in_force
 from holdfast.app.settings.values import nearest
 from holdfast.app.trust_prompt import can_ask, confirmed, typed_line
+from holdfast.app.wrap import terminal_width
 from holdfast.clock import SystemClock
 from holdfast.errors import ModelError, UsageError
 from holdfast.facts.base import Usage
@@ -135,7 +135,7 @@ async def config_run(call: Call) -> int:
     if each is not None and call.json:
         call.emit({"key": each.key, "value": each.value, "source": each.source})
     elif each is not None and action == "get":
-        call.say(each.value if isinstance(each.value, str) else as_toml(each.value))
+        call.say(each.value if isinstance(each.value, str) else as_toml(each.value), whole=True)
         call.note(f"from {each.source}")
     elif each is not None and each.source != str(user_file()):
         call.note(f"{key} is {as_toml(each.value)} here all the same, from {each.source}")

@@ -96,11 +96,15 @@ async def _glance(call: Call, runtime: Runtime, state: State, lines: dict[str, s
         call.say(f"\n{harmless(answer)}")
 
 
+DIED = "its process ended without a word"
+
+
 def _lines(row: SessionRow, state: State, spent: Costs, *, running: bool) -> dict[str, str]:
     cap = state.limits.budget_pico
+    died = standing(row, running=running) == "died"
     lines = {
         "session": row.session_id + (f"  (key {row.key})" if row.key else ""),
-        "state": standing(row, running=running) + (f": {row.detail}" if row.detail else ""),
+        "state": standing(row, running=running) + (f": {row.detail or DIED}" if row.detail or died else ""),
         "goal": one_line(row.goal, 200),
         "model": row.model,
         "workspace": row.workspace,
@@ -224,7 +228,7 @@ async def diff_run(call: Call) -> int:
     until = "now" if end == NOW else f"after event {end}"
     call.note(f"{name_of(row)}: from the files after event {begin.kept_seq} to those {until}")
     for line in patch.splitlines():
-        call.say(line)
+        call.say(line, whole=True)
     return 0
 
 

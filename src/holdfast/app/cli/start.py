@@ -13,13 +13,12 @@ from pathlib import Path
 import anyio
 
 from holdfast.app import exits
-from holdfast.app.call import Call, ReaderGone
+from holdfast.app.call import Call, ReaderGone, fitted
 from holdfast.app.exits import sentence_of
 from holdfast.app.settings.config import load_settings
 from holdfast.app.trust_prompt import project_found, settled
 from holdfast.brain.shift import alongside
 from holdfast.errors import HoldfastError
-from holdfast.session.context.text import harmless
 
 DRIVING = ("run", "loop", "wake", "resume", "demo", "worker", "serve")
 """Verbs that stop before their work is done when standard output is closed."""
@@ -109,9 +108,9 @@ def _standard_streams() -> None:
 
 
 def _complain(args: argparse.Namespace, error: HoldfastError) -> int:
-    line = harmless(" ".join(str(error).split()))
+    line = " ".join(str(error).split())
     try:
-        print(f"holdfast {args.verb}: {line}", file=sys.stderr, flush=True)
+        print(fitted(f"holdfast {args.verb}: {line}", 2), file=sys.stderr, flush=True)
     except OSError:
         return error.exit_code
     return error.exit_code

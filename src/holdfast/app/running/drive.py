@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import anyio
@@ -23,9 +24,12 @@ from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.running.in_place import answer_here
 from holdfast.app.running.interrupted import offer_to_end
 from holdfast.app.running.outages import Outages
+from holdfast.app.screen.activity import Below
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
-from holdfast.app.screen.progress import JsonProgress, PlainProgress, terminal_width
+from holdfast.app.screen.panel import Board
+from holdfast.app.screen.progress import JsonProgress, PlainProgress
 from holdfast.app.settings.config import database_path, terminal_wishes
+from holdfast.app.wrap import terminal_width
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import alongside
@@ -48,18 +52,32 @@ from holdfast.session.state import State
 LOOK_S = 1.0
 """Interval at which an attached command checks that the holder still lives."""
 
+LOOKS = 3
+"""Looks at which no process may run the children that a session waits for, before it counts as left."""
+
+SHOWN = 20
+"""Latest events that `attach` shows on a terminal before it follows."""
+
 LATEST = 1_000
 """Latest events that the live view reads for details that the state does not hold."""
 
 
-def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
+def observer_for(call: Call, row: SessionRow | None = None) -> JsonProgress | LiveProgress | PlainProgress:
     """Return the observer of the output: JSON lines, plain lines, or on a terminal the live view of `row`."""
     if call.json:
         return JsonProgress(call.emit)
     terminal, color = terminal_wishes()
     if row is not None and not getattr(call.args, "plain", False) and can_draw(terminal):
-        return LiveProgress(SystemClock(), Painter(sys.stderr, color=color), row)
+        return LiveProgress(SystemClock(), Painter(sys.stderr, color=color), _board(row))
     return PlainProgress(SystemClock(), call.note, terminal_width())
+
+
+def _board(row: SessionRow) -> Board | None:
+    """Return the rows of a loop for the live view; a plain session does not load the code of loops."""
+    if row.model != LOOP:
+        return None
+    board: Board = import_module("holdfast.app.screen.loop_rows").LoopRows()
+    return board
 
 
 NO_GIT = "there is no git on this machine, so no snapshots of workspaces are taken"
@@ -92,11 +110,16 @@ async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
     """Watch a session that another process runs until it stops; without one, report its status."""
     row = await runtime.store.find(session_id)
     observer = observer_for(call, row)
+    if not isinstance(observer, JsonProgress):
+        before = await runtime.store.read(session_id, after=max(0, row.head - LATEST), limit=LATEST)
+        observer.prime(before)
+        if isinstance(observer, LiveProgress):
+            observer.on_events(before[-SHOWN:])
 
     async def work() -> None:
         await watch(runtime, session_id, observer, row.head)
 
-    if session_id not in await runtime.store.holders():
+    if await _misses(runtime, session_id):
         call.note(f"no process runs {exits.name_of(row)} now")
     return await _reported(call, runtime, session_id, observer, work)
 
@@ -113,38 +136,46 @@ async def _reported(
     clock = SystemClock()
     began_s = clock.monotonic_s()
     try:
-        await _shown(call, runtime, session_id, observer, work)
+        await _shown(call, runtime, session_id, observer, work, attached=again is None)
         while again is not None and await again():
             await _shown(call, runtime, session_id, observer, work)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
-            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)
+            await _report(call, runtime, session_id, observer, clock.monotonic_s() - began_s, exits.INTERRUPTED)
             if getattr(call.args, "stopped_by", 0) == signal.SIGINT:
                 await offer_to_end(call, runtime, session_id)
         raise
     except HoldfastError as error:
         if call.json:
-            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, error.exit_code)
+            await _report(call, runtime, session_id, observer, clock.monotonic_s() - began_s, error.exit_code)
         raise
-    return await _report(call, runtime, session_id, clock.monotonic_s() - began_s)
+    return await _report(call, runtime, session_id, observer, clock.monotonic_s() - began_s)
 
 
 async def _shown(
-    call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
+    call: Call,
+    runtime: Runtime,
+    session_id: str,
+    observer: Observer,
+    work: Callable[[], Awaitable[None]],
+    *,
+    attached: bool = False,
 ) -> None:
-    """Do the work, with the live view beside it if the observer draws."""
+    """Do the work, with the live view beside it if the observer draws; `attached`, another process runs the session."""
     if not isinstance(observer, LiveProgress):
         await work()
         return
 
     async def look() -> tuple[State, list[Event]]:
         state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
-        first = max(0, state.seq - LATEST)
+        # The rows of a loop need the whole log, as its plans do.
+        first = 0 if state.created and state.created.agent.model == LOOP else max(0, state.seq - LATEST)
         return state, await runtime.store.read(session_id, after=first, limit=state.seq - first)
 
     call.above = observer.above
+    below = Below(runtime.store, session_id, observer.above if attached else None)
     try:
-        await drawn(observer, look, work)
+        await drawn(observer, look, work, below.look)
     finally:
         call.above = None
 
@@ -206,13 +237,25 @@ async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> floa
     return RUN_S if plain else NIGHT_S
 
 
+async def _misses(runtime: Runtime, session_id: str, before: int = 0) -> int:
+    """Count the looks at which no process ran the session or one below it; `LOOKS` if none is expected to."""
+    holders = await runtime.store.holders()
+    below = {row.session_id: row for row in await runtime.store.sessions(Which(root=session_id))}
+    if any(name in holders for name in (session_id, *below)):
+        return 0
+    # Between the end of a child and the next shift of its parent, no process may hold either.
+    row = below.get(session_id)
+    between = row is not None and len(below) > 1 and (row.status == "runnable" or row.reason == "child")
+    return before + 1 if between else LOOKS
+
+
 async def watch(runtime: Runtime, session_id: str, observer: Observer, after: int | None = None) -> None:
-    """Show the session's events while another process holds it; from now on, or after `after`."""
+    """Show the session's events while another process holds it or a session below; from now on, or after `after`."""
     seen = (await runtime.store.find(session_id)).head if after is None else after
-    held = True
-    while held:
-        held = session_id in await runtime.store.holders()
-        if held:
+    misses = 0
+    while misses < LOOKS:
+        misses = await _misses(runtime, session_id, misses)
+        if misses < LOOKS:
             with anyio.move_on_after(LOOK_S):
                 await runtime.store.wait(session_id, seen)
         while events := await runtime.store.read(session_id, after=seen, limit=1_000):
@@ -220,7 +263,9 @@ async def watch(runtime: Runtime, session_id: str, observer: Observer, after: in
             seen = events[-1].seq
 
 
-async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, code: int | None = None) -> int:
+async def _report(
+    call: Call, runtime: Runtime, session_id: str, observer: Observer, wall_s: float, code: int | None = None
+) -> int:
     """Report the status of the session. `code` is an exit status that overrides it."""
     try:
         row = await runtime.store.find(session_id)
@@ -240,7 +285,8 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
         call.emit(result_line(row, state, spent, wall_s, running=running, code=code))
     else:
         answer = "" if code and row.reason != "child" else await last_message(runtime.store, state)
-        if answer:
+        seen = isinstance(observer, LiveProgress) and observer.said == answer and os.isatty(1)
+        if answer and not seen:
             call.say(harmless(answer))
         name = exits.name_of(row)
         size = f"{counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {spent}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from holdfast.app.call import Call, ReaderGone
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, sentence_of, short_name
-from holdfast.app.screen.progress import Acts, JsonProgress, terminal_width
+from holdfast.app.screen.progress import Acts, JsonProgress
+from holdfast.app.wrap import terminal_width
 from holdfast.brain.doors import Doors
 from holdfast.brain.wake import Outcome, wake
 from holdfast.clock import SystemClock

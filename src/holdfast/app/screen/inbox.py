@@ -43,7 +43,7 @@ def entry_lines(entry: Entry, now_us: int) -> list[str]:
     age = span(now_us - entry.since_us)
     name = one_line(entry.name or entry.row.key or entry.row.session_id, 60 if entry.row.parent else 30)
     if entry.item is None:
-        return [f"{name:<30} {age:>6}  {one_line(entry.title or entry.row.goal, 80)}"]
+        return [f"{name:<24}  {age:>4}  {one_line(entry.title or entry.row.goal, 80)}"]
     item, request = entry.item.item, entry.item.request
     title = visible_line(request.title)
     title = title if len(title) <= LISTED_WIDTH else title[: LISTED_WIDTH - 1] + "…"
@@ -105,6 +105,10 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
 _MARKS = {WEAK: "ITS HANDS ARE WEAKLY ISOLATED", TAINTED: "it has read what strangers may have written"}
 
 
+WORD_MAX = 24
+"""Longest word that `folded` takes to the next row; a longer one is broken."""
+
+
 def folded(line: str, width: int, measure: Callable[[str], int], *, indents: bool = True) -> list[str]:
     """A line of details as rows of less than `width` columns, with nothing omitted.
 
@@ -117,8 +121,12 @@ def folded(line: str, width: int, measure: Callable[[str], int], *, indents: boo
     for char in line.expandtabs(4):
         wide = measure(char)
         if row and cells + wide >= width:
-            rows.append(row)
-            row, cells = lead, len(lead)
+            space = row.rfind(" ", len(lead) + 1) + 1 if indents and char != " " else 0
+            if space <= max(len(lead), len(row) - WORD_MAX):
+                space = len(row)
+            rows.append(row[:space])
+            row = lead + row[space:]
+            cells = sum(map(measure, row))
         row += char
         cells += wide
     return [*rows, row]

@@ -6,21 +6,23 @@ import os
 import select
 import signal
 import sys
-import unicodedata
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TextIO, TypeVar
 
 import anyio
 
-from holdfast.app.screen.panel import Panel, Row
+from holdfast.app.screen.activity import Glance
+from holdfast.app.screen.panel import Board, Panel, Row
 from holdfast.app.screen.progress import PlainProgress
+from holdfast.app.wrap import columns, filled
 from holdfast.brain.shift import alongside, first_error
 from holdfast.clock import Clock
+from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
+from holdfast.facts.model import AgentMessage
 from holdfast.model.base import StreamPart
 from holdfast.session.context.text import harmless
-from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 _WRAP_ON = "\x1b[?7h"
@@ -70,12 +72,15 @@ class Painter:
             return True
 
     def paint(self, above: Sequence[str], rows: Sequence[Row], *, cut: bool = True) -> None:
-        """Scroll the lines `above` by and draw `rows` below them. Uncut lines wrap."""
+        """Scroll the lines `above` by and draw `rows` below them, the last ones if there is room for some only.
+
+        Uncut lines are wrapped.
+        """
         size = self.size()
         width, height = size
         if not (above or rows or self._rows):
             return
-        cells = [self._fit(row, width - 1) for row in rows[: max(1, height - 1)]]
+        cells = [self._fit(row, width - 1) for row in rows[-max(1, height - 1) :]]
         same = not above and len(cells) == len(self._rows) and size == self._size
         if same:
             text = self._changes(cells)
@@ -94,7 +99,7 @@ class Painter:
         """Format a line that scrolls by: cut to the width, or left to wrap."""
         clean = self._encodable(harmless(line))
         if width is None:
-            return _TO_SCREEN_END + clean.replace("\n", "\r\n") + "\r\n"
+            return "".join(f"{row}{_TO_LINE_END}\r\n" for row in filled(clean.expandtabs(4), self.size()[0] - 1))
         return self._drawn(self._cut([(char, "") for char in clean], width - 1)) + _TO_LINE_END + "\r\n"
 
     def _block(self, rows: list[list[Cell]]) -> str:
@@ -177,12 +182,6 @@ def _styles(color: bool) -> Callable[[str, str], str]:
     return paint
 
 
-def columns(text: str) -> int:
-    """The columns that these characters take: none for combining marks, two for wide characters."""
-    seen = [char for char in text if unicodedata.category(char) not in ("Mn", "Me", "Cf")]
-    return sum(2 if unicodedata.east_asian_width(char) in ("W", "F") else 1 for char in seen)
-
-
 def _up(rows: int) -> str:
     return (f"\x1b[{rows}A" if rows else "") + "\r"
 
@@ -209,6 +208,9 @@ LINES_MAX = 1_000
 Look = Callable[[], Awaitable[tuple[State, list[Event]]]]
 """Reads the session's state and its latest events from the log."""
 
+Below = Callable[[], Awaitable[Glance]]
+"""Looks at the sessions below the session."""
+
 T = TypeVar("T")
 
 
@@ -224,16 +226,26 @@ class LiveProgress:
     """An observer that draws. It only queues what it receives; `keep_drawing` draws it."""
 
     def __init__(
-        self, clock: Clock, painter: Painter, row: SessionRow | None = None, inbox: Callable[[], int] | None = None
+        self,
+        clock: Clock,
+        painter: Painter,
+        board: Board | None = None,
+        inbox: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
         self._painter = painter
-        self._panel = Panel(clock, painter.measure, inbox)
+        self._panel = Panel(clock, painter.measure, inbox, board)
         self._plain = PlainProgress(clock, self._note)
         self._news: deque[Event | StreamPart] = deque()
         self._lines: deque[tuple[str, bool]] = deque(maxlen=LINES_MAX)
         self._changed = anyio.Event()
         self._given_up = False
+        self.said = ""
+        """The latest words of the agent that scrolled by."""
+
+    def prime(self, events: list[Event]) -> None:
+        """Note the calls among earlier events, whose results may follow."""
+        self._plain.prime(events)
 
     def on_events(self, events: list[Event]) -> None:
         """Queue the events for drawing."""
@@ -258,10 +270,12 @@ class LiveProgress:
     def _note(self, line: str) -> None:
         self._lines.append((line, True))
 
-    async def keep_drawing(self, look: Look) -> None:
+    async def keep_drawing(self, look: Look, below: Below | None = None) -> None:
         """Draw until cancelled. Ctrl-Z erases the block before the process stops."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._frames, look)
+            if below is not None:
+                group.start_soon(self._glances, below)
             group.start_soon(self._resizes)
             if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
                 group.start_soon(self._suspensions)
@@ -279,6 +293,12 @@ class LiveProgress:
             with anyio.move_on_after(TICK_S - FRAME_S if self._panel.ticking or self._lines else None):
                 await self._changed.wait()
             self._changed = anyio.Event()
+
+    async def _glances(self, below: Below) -> None:
+        while True:
+            self._panel.see(await below())
+            self._changed.set()
+            await self._clock.sleep(TICK_S)
 
     async def _resizes(self) -> None:
         with anyio.open_signal_receiver(signal.SIGWINCH) as signals:
@@ -299,9 +319,11 @@ class LiveProgress:
         while self._news:
             news = self._news.popleft()
             if isinstance(news, Event):
+                if isinstance(news.fact, AgentMessage):
+                    self.said = text_of(news.fact.content)
                 if not self._given_up:
                     self._panel.take(news, width)
-                for line in self._plain.told([news], width):
+                for line in self._plain.told([news], width, timed=False):
                     self._note(line)
             elif not self._given_up:
                 self._panel.stream(news, width)
@@ -335,12 +357,12 @@ class LiveProgress:
         self._draw()
 
 
-async def drawn(observer: LiveProgress, look: Look, work: Callable[[], Awaitable[T]]) -> T:
+async def drawn(observer: LiveProgress, look: Look, work: Callable[[], Awaitable[T]], below: Below | None = None) -> T:
     """Return the result of `work`, with the view drawn beside it and erased at the end in every case."""
 
     async def draw() -> None:
         try:
-            await observer.keep_drawing(look)
+            await observer.keep_drawing(look, below)
         except Exception as error:
             observer.give_up(first_error(error) if isinstance(error, ExceptionGroup) else error)
 

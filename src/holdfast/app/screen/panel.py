@@ -1,20 +1,20 @@
-"""The status rows of the live view, from a session's events, state, and streamed output."""
+"""The block of the live view: rows of workers and streamed words, and one status line."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
+from holdfast.app.screen.activity import Act, Activity, Glance, Worker
+from holdfast.app.wrap import clipped
 from holdfast.clock import Clock
-from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
-from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart
-from holdfast.facts.shift import ShiftEnded, ShiftStarted
-from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from holdfast.facts.model import AgentMessage, ModelRequestEnd, ModelRequestStart
+from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta
 from holdfast.service.access_lines import warnings
-from holdfast.service.event_lines import describe, one_line
+from holdfast.service.event_lines import one_line
 from holdfast.session.context.text import harmless
 from holdfast.session.costs import Cost
 from holdfast.session.fold import fold
@@ -24,12 +24,16 @@ from holdfast.session.state import State
 WORD_ROWS = 2
 """Number of rows for streamed text."""
 
-STATUS_ROWS = 3
-ROWS_MAX = STATUS_ROWS + 2 + WORD_ROWS
-"""Maximum height of the block."""
+WORKER_ROWS = 6
+"""Number of rows for the sessions below."""
 
-GAUGE_CELLS = 10
-NARROW = 60
+ACT_LEAST = 14
+"""Columns of the status line that the current act keeps, unless rows above say what goes on."""
+
+LABEL_LEAST = 10
+"""Columns below which the current act is not named, only timed."""
+
+NARROW = 80
 """Below this many columns the status uses shorter words."""
 
 Measure = Callable[[str], int]
@@ -90,24 +94,42 @@ class Words:
             self._full.append(done)
 
 
+class Board(Protocol):
+    """Rows of its own that a kind of session shows above the status line."""
+
+    progress: str
+    """How much is done, for the status line; empty for nothing to say."""
+
+    def take(self, event: Event) -> None:
+        """Apply an event."""
+
+    def rows(self) -> list[Row]:
+        """The rows now."""
+
+
 class Panel:
-    """The current state of a session for the block.
+    """The current state of a session for the block: rows of its kind, rows of workers, words, and the status line.
 
     `inbox` is the number of open items; without it the session's own items are counted.
     """
 
-    def __init__(self, clock: Clock, measure: Measure, inbox: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        measure: Measure,
+        inbox: Callable[[], int] | None = None,
+        board: Board | None = None,
+    ) -> None:
         self._clock = clock
         self._measure = measure
         self._inbox = inbox
+        self._board = board
         self._state: State | None = None
         self._words = Words(measure)
         self._thinking = False
-        self._model: tuple[str, int] | None = None
-        self._streamed = 0
-        self._calls: dict[str, str] = {}
-        self._running: dict[str, int] = {}
-        self._last = ""
+        self._streamed = False
+        self._activity = Activity()
+        self._glance: Glance | None = None
         self.behind = False
 
     def begin(self, state: State, latest: Iterable[Event], width: int) -> None:
@@ -118,10 +140,19 @@ class Panel:
             self.take(event, width)
         self._state = state
 
+    def see(self, glance: Glance) -> None:
+        """Show this about the sessions below it."""
+        self._glance = glance
+
+    @property
+    def _workers(self) -> tuple[Worker, ...]:
+        return self._glance.workers if self._glance is not None else ()
+
     @property
     def ticking(self) -> bool:
         """True if a running time is shown."""
-        return bool(self._running or self._model)
+        act = self._activity.now()
+        return (act is not None and act.ongoing) or bool(self._workers)
 
     def take(self, event: Event, width: int) -> None:
         """Apply an event. If it does not follow the last one, this sets `behind`: call `begin` again."""
@@ -133,137 +164,106 @@ class Panel:
                 self.behind = True
                 return
             self._state = fold(state, [event])
-        match event.fact:
-            case ModelRequestStart(model=model):
-                self._model, self._streamed = (f"asking {one_line(model)}", event.at_us), 0
-            case ModelRequestEnd():
-                self._model = None
-            case AgentMessage(content=content):
-                # Show the message now if it was not streamed; otherwise it has been shown already.
-                if not self._streamed:
-                    self._say(text_of(content), width, thinking=False, afresh=True)
-            case ShiftStarted() | ShiftEnded():
-                self._model = None
-                self._running.clear()
-            case AgentToolUse(call_id=call_id):
-                self._calls[call_id] = describe(event)
-            case ToolDispatched(call_id=call_id):
-                self._running[call_id] = event.at_us
-            case ToolResult(call_id=call_id) | ToolOutcomeUnknown(call_id=call_id):
-                self._running.pop(call_id, None)
-                self._last = self._calls.pop(call_id, call_id) + describe(event)
-            case _:
-                return
+        self._activity.take(event)
+        if self._board is not None:
+            self._board.take(event)
+        if isinstance(event.fact, ModelRequestStart | ModelRequestEnd | AgentMessage):
+            self._words.clear()  # a complete message scrolls by above
+            self._streamed = False
 
     def stream(self, part: StreamPart, width: int) -> None:
         """Apply a piece of a response."""
-        began = self._model[1] if self._model else self._clock.now_us()
-        match part:
-            case TextDelta(text=text):
-                self._model = ("answering", began)
-                self._say(text, width, thinking=False, afresh=not self._streamed or self._thinking)
-            case ThinkingDelta(text=text):
-                self._model = ("thinking", began)
-                self._say(text, width, thinking=True, afresh=not self._streamed or not self._thinking)
-            case ToolCallStart(name=name):
-                self._model, self._streamed = (f"calling {one_line(name)}", began), max(1, self._streamed)
-            case ToolCallDelta(fragment=fragment):
-                self._streamed += len(fragment)
-            case _:
-                return
-
-    def _say(self, text: str, width: int, *, thinking: bool, afresh: bool) -> None:
-        if afresh:
-            self._words.clear()
-        self._thinking = thinking
-        self._streamed += len(text)
-        self._words.add(text, width - 2)
+        self._activity.stream(part, self._clock.now_us())
+        if isinstance(part, TextDelta | ThinkingDelta):
+            thinking = isinstance(part, ThinkingDelta)
+            if not self._streamed or self._thinking != thinking:
+                self._words.clear()
+            self._thinking, self._streamed = thinking, True
+            self._words.add(part.text, width - 2)
 
     def rows(self, width: int) -> list[Row]:
-        """The block for a terminal of that many columns; at most `ROWS_MAX` rows."""
-        now_us = self._clock.now_us()
-        rows = self._status(width)
-        ended = self._state.ended if self._state is not None else None
-        if self._running:
-            call_id, since_us = list(self._running.items())[-1]
-            more = f" (+{len(self._running) - 1} more)" if len(self._running) > 1 else ""
-            label = self._calls.get(call_id, call_id)
-            rows.append(Row(((label, "bold"),), f"{more}  {lasted(now_us - since_us)}"))
-        elif ended is not None and ended.reason == "job" and ended.detail:
-            rows.append(Row(((one_line(ended.detail), "bold"),)))
-        elif self._last:
-            rows.append(Row(((self._last, "dim"),)))
-        if self._model:
-            label, since_us = self._model
-            rows.append(Row(((label, "cyan"),), f"  {lasted(now_us - since_us)}"))
+        """The block for a terminal of that many columns; the status line is its last row."""
+        workers = self._workers
+        rows = self._board.rows() if self._board is not None else []
+        wide = max((self._measure(worker.name) for worker in workers[:WORKER_ROWS]), default=0)
+        for worker in workers[:WORKER_ROWS]:
+            name = worker.name + " " * (wide - self._measure(worker.name))
+            rows.append(Row(((f"{name}  ", "cyan"), (worker.act.label, "")), self._since(worker.act)))
+        if len(workers) > WORKER_ROWS:
+            rows.append(Row(((f"and {len(workers) - WORKER_ROWS} more", "dim"),)))
+        if self._state is not None:
+            rows += [Row(((line, ""),)) for line in self._state.tenant.kind.queue(self._state)]
         style = "dim italic" if self._thinking else ""
         rows += [Row((("| ", "dim"), (row, style))) for row in self._words.rows()]
-        return rows
+        return [*rows, self._status(width)]
 
-    def _status(self, width: int) -> list[Row]:
-        """Name, progress, context, cost, and open items, in at most three rows."""
-        rows: list[list[Span]] = [[]]
-        cells = 0
-        for piece in self._pieces(width):
-            wide = sum(self._measure(text) for text, _ in piece)
-            if rows[-1] and cells + 2 + wide >= width and len(rows) < STATUS_ROWS:
-                rows.append([])
-                cells = 0
-            if rows[-1]:
-                rows[-1].append(("  ", ""))
-                cells += 2
-            rows[-1] += piece
-            cells += wide
-        return [Row(tuple(row)) for row in rows if row]
-
-    def _pieces(self, width: int) -> list[list[Span]]:
+    def _status(self, width: int) -> Row:
+        """The status line: state, current act and how long, then warnings, progress, cost, and context."""
         state = self._state
         if state is None:
-            return [[("reading the log", "dim")]]
-        limits = state.limits
-        turn = state.responses + (state.request is not None)
-        name = state.created.agent.name if state.created else "agent"
-        cap = f" of {usd(limits.budget_pico)}" if limits.budget_pico is not None else ""
-        pieces: list[list[Span]] = [[(one_line(name, 24), "bold green")]]
-        if (met := state.tenant.kind.met(state)) is not None:
-            pieces.append([(f"{met[0]} of {met[1]} met", "")])
-        else:
-            turns = f"turn {turn}/{limits.max_turns}" if width < NARROW else f"turn {turn} of {limits.max_turns}"
-            pieces += [[(turns, "")], _gauge(state, width)]
-        pieces.append([(f"{Cost(state.cost_pico, state.unpriced).short}{cap}", "")])
-        pieces += [[(word, "yellow" if word.islower() else "bold red")] for word in warnings(state)]
-        outside = state.outside
-        if outside.refused_count or outside.held_count:
-            pieces.append([(f"outside {outside.refused_count} refused, {outside.held_count} held", "")])
+            return Row((("reading the log", "dim"),))
         open_asks = sum(ask.verdict is None for ask in state.asks.values())
         waiting = self._inbox() if self._inbox else open_asks
+        act, ended = self._activity.now(), state.ended
+        stands: Span = ("running", "bold green")
         if waiting:
-            pieces.append([(f"{waiting} {'waits' if waiting == 1 else 'wait'} for you", "bold yellow")])
-        return pieces
+            stands = (f"{waiting} {'waits' if waiting == 1 else 'wait'} for you", "bold yellow")
+        elif ended is not None and not any(worker.act.ongoing for worker in self._workers):
+            stands = (ended.status if ended.status in ("done", "failed", "cancelled") else "waiting", "bold")
+            act = Act(one_line(ended.detail), 0, ongoing=False) if ended.detail else act
+        least = ACT_LEAST if self._board is None and state.tenant.kind.met(state) is None else 0
+        right = self._right(state, width - 1 - self._measure(stands[0]) - least, narrow=width < NARROW)
+        left = width - 1 - self._wide([stands, *right]) + 2
+        spans = [stands]
+        if act is not None:
+            since = self._since(act)
+            label = f"  {act.label} (+{act.more} more)" if act.more else f"  {act.label}"
+            room = left - self._measure(since)
+            label = (clipped(label, room) if room > LABEL_LEAST else "") + (since if room >= 0 else "")
+            spans.append((label, "" if act.ongoing else "dim"))
+            left -= self._measure(label)
+        return Row((*spans, (" " * max(0, left), ""), *(each for span in right for each in (("  ", ""), span))))
+
+    def _since(self, act: Act) -> str:
+        return f"  {lasted(self._clock.now_us() - act.since_us)}" if act.ongoing else ""
+
+    def _wide(self, spans: Iterable[Span]) -> int:
+        return sum(2 + self._measure(text) for text, _ in spans)
+
+    def _right(self, state: State, room: int, *, narrow: bool) -> list[Span]:
+        """What stands at the right of the status line: warnings always, the rest as long as there is room."""
+        found: list[tuple[int, Span]] = [
+            (0, (word, "yellow" if word.islower() else "bold red")) for word in warnings(state)
+        ]
+        outside, met = state.outside, state.tenant.kind.met(state)
+        if outside.refused_count or outside.held_count:
+            found.append((4, (f"outside {outside.refused_count} refused, {outside.held_count} held", "")))
+        if self._board is not None and self._board.progress:
+            found.append((2, (self._board.progress, "")))
+        elif met is not None:
+            found.append((2, (f"{met[0]} of {met[1]} met", "")))
+        own = Cost(state.cost_pico, state.unpriced)
+        below = self._glance.cost if self._glance is not None else Cost()
+        cap = f" of {usd(state.limits.budget_pico)}" if state.limits.budget_pico is not None else ""
+        found.append((1, (f"{(own + below).short}{cap}", "")))
+        if below != Cost():
+            found.append((5, (f"(own {own.short})", "dim")))
+        if self._board is None and met is None:
+            found.append((3, _context(state, narrow=narrow)))
+        while self._wide(span for _, span in found) > room and any(rank for rank, _ in found):
+            found.remove(max(found, key=lambda each: each[0]))
+        return [span for _, span in found]
 
 
-def _gauge(state: State, width: int) -> list[Span]:
-    """A gauge of the context, relative to the size at which it is compacted."""
+def _context(state: State, *, narrow: bool) -> Span:
+    """The context in use, in percent of the size at which it is compacted."""
     limits = state.limits
     line = limits.context_tokens
     if limits.context.strategy != "off":
         line = min(line, limits.context.line_tokens)
     used = state.window_tokens + sum(item.tokens for item in state.pending)
-    full = min(GAUGE_CELLS, round(GAUGE_CELLS * used / max(1, line)))
-    style = "green" if used < 0.6 * line else "yellow" if used < 0.85 * line else "red"
-    label = "ctx" if width < NARROW else "context"
-    return [
-        (f"{label} [", ""),
-        ("#" * full, style),
-        (f"{'.' * (GAUGE_CELLS - full)}] {thousands(used)}/{thousands(line)}", ""),
-    ]
-
-
-def thousands(tokens: int) -> str:
-    """Format a number of tokens: `950`, `3.2k`, `38k`."""
-    if tokens < 1_000:
-        return str(tokens)
-    return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{tokens // 1_000}k"
+    style = "" if used < 0.6 * line else "yellow" if used < 0.85 * line else "red"
+    return f"{'ctx' if narrow else 'context'} {100 * used // max(1, line)}%", style
 
 
 def lasted(us: int) -> str:

@@ -68,38 +68,57 @@ class Story(msgspec.Struct, frozen=True):
     through_seq: int
 
 
-def read_story(events: list[Event]) -> Story:
-    """Read the log. A plan counts once its result is recorded."""
-    plan: Plan | None = None
-    files: dict[str, Kept] = {}
-    calls: dict[str, str] = {}  # since the plan: call id → tool
-    results: dict[str, Outcome] = {}
-    said: list[tuple[int, str]] = []
-    for event in events:
+class StoryReader:
+    """Reader of the log of a loop, event by event. A plan counts once its result is recorded."""
+
+    def __init__(self) -> None:
+        self.through_seq = 0
+        self._plan: Plan | None = None
+        self._files: dict[str, Kept] = {}
+        self._calls: dict[str, str] = {}  # since the plan: call id → tool
+        self._results: dict[str, Outcome] = {}
+        self._said: list[tuple[int, str]] = []
+
+    def take(self, event: Event) -> bool:
+        """Apply an event. Return True if the story may be another one now."""
+        self.through_seq = event.seq
         match event.fact:
             case AgentToolUse() as use:
-                calls[use.call_id] = use.name
+                self._calls[use.call_id] = use.name
             case UserMessage(content=content):
-                said.append((event.seq, text_of(content)))
-            case ToolResult() as result if calls.get(result.call_id) == STEP and result.outcome == "ok":
-                plan = msgspec.json.decode(result.content, type=Plan)
-                files |= plan.files
-                calls, results = {}, {}
+                self._said.append((event.seq, text_of(content)))
+            case ToolResult() as result if self._calls.get(result.call_id) == STEP and result.outcome == "ok":
+                self._plan = msgspec.json.decode(result.content, type=Plan)
+                self._files |= self._plan.files
+                self._calls, self._results = {}, {}
             case ToolResult() | ToolOutcomeUnknown() as ended:
                 found = msgspec.convert(ended, Outcome, from_attributes=True)
-                results[ended.call_id] = replace(found, at_us=event.at_us)
+                self._results[ended.call_id] = replace(found, at_us=event.at_us)
             case _:
-                pass
-    outcomes: dict[str, Outcome] = {}
-    for step, (call_id, name) in zip(plan.calls if plan is not None else (), calls.items(), strict=False):
-        if name != step.name:
-            break
-        if call_id in results:
-            outcomes[step.purpose] = results[call_id]
-    heard = plan.through_seq if plan is not None else 0
-    told = () if plan is None or "work" in outcomes else plan.words
-    words = (*told, *(text for seq, text in said if seq > heard))
-    return Story(plan, files, outcomes, words, events[-1].seq if events else 0)
+                return False
+        return True
+
+    def story(self) -> Story:
+        """Return the story so far."""
+        plan = self._plan
+        outcomes: dict[str, Outcome] = {}
+        for step, (call_id, name) in zip(plan.calls if plan is not None else (), self._calls.items(), strict=False):
+            if name != step.name:
+                break
+            if call_id in self._results:
+                outcomes[step.purpose] = self._results[call_id]
+        heard = plan.through_seq if plan is not None else 0
+        told = () if plan is None or "work" in outcomes else plan.words
+        words = (*told, *(text for seq, text in self._said if seq > heard))
+        return Story(plan, self._files, outcomes, words, self.through_seq)
+
+
+def read_story(events: list[Event]) -> Story:
+    """Read the log."""
+    reader = StoryReader()
+    for event in events:
+        reader.take(event)
+    return reader.story()
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -129,22 +148,22 @@ def judge(spec: LoopSpec, board: Board | None, plan: Plan, outcomes: dict[str, O
     for purpose, name, check in probes(spec, item, [items[each] for each in plan.again if each in items]):
         found = outcomes.get(purpose, Outcome("", "skipped"))
         command = command_line(check)
-        holds = _holds(check, found)
-        if not holds:
+        held = holds(check, found)
+        if not held:
             failing.add(name)
         if found.ran:
             took_ms[name] = took_ms.get(name, 0.0) + (found.duration_ms or 0.0)
             how = f" ({found.words()})" if found.exit_code or found.timed_out or found.signal else ""
-            lines.append(f"`{command}` {'passed' if holds else f'failed{how}'}")
-            failed += [] if holds else [f"`{command}` failed:\n{found.content}"]
+            lines.append(f"`{command}` {'passed' if held else f'failed{how}'}")
+            failed += [] if held else [f"`{command}` failed:\n{found.content}"]
         else:
             lines.append(f"`{command}` was not run")
-        if not (holds and purpose.startswith("again:")):
+        if not (held and purpose.startswith("again:")):
             marks.append(f"{purpose}={f'{found.end}:{found.exit_code}' if purpose in outcomes else '-'}")
     over = bool(spec.until) and "" not in failing
     passed = item is not None and (item.id not in failing if checks_of(item) else over)
-    held = {plan.item, *plan.again} - failing
-    all_held = all(name in held for name, each in items.items() if checks_of(each))
+    unfailing = {plan.item, *plan.again} - failing
+    all_held = all(name in unfailing for name, each in items.items() if checks_of(each))
     return Verdict(
         passed=passed,
         over=over,
@@ -157,7 +176,8 @@ def judge(spec: LoopSpec, board: Board | None, plan: Plan, outcomes: dict[str, O
     )
 
 
-def _holds(check: Check, found: Outcome) -> bool:
+def holds(check: Check, found: Outcome) -> bool:
+    """Return True if a check passed."""
     if found.end != "ok" or found.timed_out or found.exit_code:
         return False
     if check.metric is None:

@@ -12,6 +12,14 @@ from holdfast.kinds.mission.fold.state import MissionState, of_mission
 from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 
+NEXT = {
+    "planned": "to do",
+    "handed_in": "to be inspected",
+    "inspected": "to be checked",
+    "queued": "to be merged",
+}
+"""Status of a task that no session works on → what comes next."""
+
 
 class MissionKind(Kind[State]):
     """Kind of sessions that are missions; they call no model."""
@@ -35,6 +43,11 @@ class MissionKind(Kind[State]):
         """Return how many criteria pass on the branch, and how many the contract has."""
         mission = of_mission(state)
         return len(mission.passed), len(mission.contract.criteria())
+
+    def queue(self, state: State) -> tuple[str, ...]:
+        """Tasks that no worker and no judge is at, with what comes next for each."""
+        tasks = [task for task in of_mission(state).live() if task.status in NEXT]
+        return (f"queue: {', '.join(f'{task.task.id} {NEXT[task.status]}' for task in tasks)}",) if tasks else ()
 
     def awaits_wake(self, state: State) -> bool:
         """True if another process moved the main branch; the user restores it before waking the mission."""
