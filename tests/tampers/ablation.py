@@ -81,7 +81,7 @@ def _counting() -> None:
 
 
 def _restating() -> None:
-    """No check is tried in other words."""
+    """No check is restated."""
     _swap("holdfast.kinds.mission.check.ability.programs.restated", lambda known: lambda *given, **named: None)
 
 

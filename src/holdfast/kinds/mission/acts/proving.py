@@ -320,7 +320,7 @@ class Prover:
                 seen.beside[name] = {each: end for each, end in tests.items() if not each.startswith(planted)}
 
     async def _unlike(self, probe: Probe, group: Group, ground: Ground, seen: Seen) -> str:
-        """Return the output of a check that fails when its programs say the same in other words; empty if it passes.
+        """Return the output of a check that fails when its programs are restated; empty if it passes.
 
         A metric's value may be a little worse, since values vary.
         """
@@ -334,7 +334,7 @@ class Prover:
         if self._exit(group, ran) == 0 or self._exit(group, ran, floor) == 0:
             seen.alone = True
             return ""
-        return f"passed as written, failed with the same checks in other words\n{checking.tail(ran.result.output)}"
+        return f"passed as written, failed when restated (other text, same meaning)\n{checking.tail(ran.result.output)}"
 
     def _fallen(self, probe: Probe, index: int, name: str, outcomes: Tests | None, passed: Tests) -> tuple[str, ...]:
         """Return the tests that passed without a probe and fail beside it, except those that it changed."""

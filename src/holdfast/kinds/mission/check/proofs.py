@@ -19,8 +19,8 @@ from holdfast.kinds.mission.fold.state import CheckAbility, MissionState
 UNPROVEN = "not proven able to fail"
 
 LOST = {
-    "canary": "its runner does not report a failing test beside its tests, or not what they say in other words",
-    "flip": "it passes with an expected value replaced by another, or fails with the same one in other words",
+    "canary": "its runner does not report a failing test beside its tests, or these fail when restated",
+    "flip": "it passes with another value than the expected one, or fails with the same one restated",
     "data": "it passes although the files of expected values are changed",
     "hollow": "it passes although the product does not work",
     "apart": "it passes only beside test files that were added",

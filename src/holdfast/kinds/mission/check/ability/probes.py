@@ -2,8 +2,8 @@
 
 A *canary* is a failing test with a random name beside tests that the check selects. A *flip* replaces expected values,
 *data* changes the files of expected values. In a *hollow* tree every function of the product raises; an *empty* tree
-has no product. A canary or a flip is believed only if the rest is *restated*: tests that mean the same in other words
-must pass as before.
+has no product. A canary or a flip is believed only if the rest is *restated*: copies of the tests that
+mean the same must pass as before.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def turned(path: str, data: bytes) -> bytes | None:
 
 
 def restated(path: str, data: bytes, word: str, *, program: bool = False) -> bytes | None:
-    """Return a copy that means the same in other words, so that only its results can be what they were.
+    """Return a copy with the same meaning and other text, so that only its results can be what they were.
 
     A correct product cannot tell it from the original. `program` marks a file that is run and not imported. None if
     there is nothing to restate.

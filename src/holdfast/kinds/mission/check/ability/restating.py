@@ -1,4 +1,4 @@
-"""Copies of judging files that mean the same in other words: other names, lines, and forms of expected values. Pure.
+"""Restated copies of judging files: other names, lines, and forms of expected values, same meaning. Pure.
 
 A correct product passes them too. One that recognizes the text, the lines, or the variables of its judge does not.
 """
