@@ -304,7 +304,10 @@ class Prover:
         seen.runs += 1
         seen.duration_ms += ran.result.duration_ms
         outcomes = ability.outcomes(laid.checks, there, ran.report) if ran.report is not None else None
-        unlike = await self._unlike(probe, group, ground, seen) if probe.same and self._exit(laid, ran) else ""
+        restate = (
+            probe.same and self._exit(laid, ran) and not any(flakes.known(self._mission(), name) for name in names)
+        )
+        unlike = await self._unlike(probe, group, ground, seen) if restate else ""
         for index, name in enumerate(group.names):
             if name not in names:
                 continue
