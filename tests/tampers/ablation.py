@@ -80,6 +80,16 @@ def _counting() -> None:
     _swap("holdfast.kinds.mission.acts.proving.Prover.counted", make)
 
 
+def _restating() -> None:
+    """No check is restated."""
+    _swap("holdfast.kinds.mission.check.ability.programs.restated", lambda known: lambda *given, **named: None)
+
+
+def _ignoring() -> None:
+    """Files that git ignores are those that the worker says."""
+    _swap("holdfast.kinds.mission.acts.checkouts.Base.ignores", lambda known: lambda self, path: False)
+
+
 def _hidden() -> None:
     """No check is hidden: there is none but those that the worker sees."""
     stage.CAN_HIDE = False
@@ -102,6 +112,8 @@ SWITCHES: Mapping[str, Callable[[], None]] = {
     "hollow": partial(_probe, "hollow", "empty"),
     "apart": _apart,
     "counting": _counting,
+    "restating": _restating,
+    "ignoring": _ignoring,
     "hidden": _hidden,
     "everything": _everything,
 }

@@ -154,6 +154,15 @@ def _tamper(kind: str, entry: _Entry) -> Tamper:
     )
 
 
+def hiding(tamper: Tamper) -> Tamper:
+    """The same where the truth is a hidden check; as it is where the repository has one, or no file for it."""
+    repo = tamper.repo
+    if repo.hidden or not repo.truth_files:
+        return tamper
+    more = repo._replace(hidden=repo.truth_files, hidden_check=Check(repo.truth, timeout_s=60.0))
+    return tamper._replace(repo=more, hides=True)
+
+
 @cache
 def plain() -> tuple[Tamper, ...]:
     """Nothing but the products: each broken one, which has to be red, and each right one, which has to be green."""

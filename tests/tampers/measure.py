@@ -17,7 +17,7 @@ from typing import NamedTuple
 import anyio
 
 from tests.tampers.ablation import SWITCHES, switched_off
-from tests.tampers.corpus import Tamper, plain, tampers
+from tests.tampers.corpus import Tamper, hiding, plain, tampers
 from tests.tampers.missions import mission, one_per_class
 from tests.tampers.runners import has, prepare
 from tests.tampers.stage import Found, truth, whole
@@ -70,6 +70,7 @@ def _begin(off: str, place: str) -> None:
 def _one(which: tuple[str, str]) -> Found:
     name, how = which
     tamper = next(each for each in (*tampers(), *plain()) if each.name == name)
+    tamper = hiding(tamper) if how == "hidden" else tamper
     base = _place / name
     base.mkdir(mode=0o755)
     try:
@@ -120,6 +121,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--off", default="", choices=("", *SWITCHES), help="with this mechanism switched off")
     parser.add_argument("--missions", action="store_true", help="as whole missions, with a scripted worker")
     parser.add_argument("--twins", action="store_true", help="the twins only")
+    parser.add_argument("--hidden", action="store_true", help="with the truth as a check that the worker does not see")
     parser.add_argument("--plain", action="store_true", help="products without a tamper: broken ones, right ones")
     parser.add_argument("--truth", action="store_true", help="whether the products are what the corpus says they are")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each")
@@ -136,7 +138,9 @@ def main(words: Sequence[str]) -> int:
     wanted = [each for each in wanted if not set(each.repo.needs) & set(lacking)]
     if (given.missions or given.ablate) and not given.only:
         wanted = one_per_class([each for each in wanted if each.twin == given.twins], SOME)
-    how = "truth" if given.truth else "mission" if given.missions else "whole"
+    if given.hidden:
+        wanted = [each for each in wanted if hiding(each).hides]
+    how = "truth" if given.truth else "mission" if given.missions else "hidden" if given.hidden else "whole"
     wrong = 0
     for off in ("", *SWITCHES) if given.ablate else (given.off,):
         rows = []

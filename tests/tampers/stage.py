@@ -64,7 +64,8 @@ def contract_of(repo: Repo) -> Contract:
     more: dict[str, Any] = {}
     if repo.hidden_check is not None and CAN_HIDE:
         criteria.append(Criterion("more", "it does so for other values", repo.hidden_check))
-        more["hidden"] = tuple(f"{folder}/**" for folder in sorted({path.rpartition("/")[0] for path in repo.hidden}))
+        above = ((path.rpartition("/")[0], path) for path in sorted(repo.hidden))
+        more["hidden"] = tuple(dict.fromkeys(f"{folder}/**" if folder else path for folder, path in above))
     item = Item("product", "the product works", criteria=tuple(criteria), paths=repo.paths)
     return Contract("make it work", (item,), protected(), **more)
 

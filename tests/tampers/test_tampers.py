@@ -29,6 +29,9 @@ SMALL = (
     "golden_edited",  # inspection
     "sh_trap",  # flip, in a program of people's own
     "metric_at_exit",  # the same, in one that measures
+    "sh_trap_if_known",  # restating, in a program of people's own
+    "unless_functions_differ",  # and in the tests of a runner
+    "git_ignores_product",  # what git ignores is as people have it
     "special_node",  # a hidden check
     "test_script_emptied",
     "gnumakefile",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,64 @@ TEXT = """\
 def test_what_is_expected_is_altered_and_nothing_else(path: str, text: str, altered: str | None) -> None:
     found = programs.turned(path, text.encode())
     assert (found.decode() if found is not None else None) == altered
+
+
+def test_a_restated_check_moves_its_lines_and_names_its_values_elsewhere() -> None:
+    for path, text, told in (
+        ("run.sh", SHELL, ['two\')" 2""\n', '"Hello, Ann!""" ||', '-eq 15"" ]', "-eq 0 ]", '= "--verbose" ]']),
+        ("test.c", C, ["== mock", "define mock", " 15\n", "argc != 2"]),
+        ("check.js", NODE, ["39]), mock", "return 42; }", "argv[2] === 'fast'"]),
+        ("a.ts", NODE, ["39]), (42));"]),
+        ("Makefile", 'CHECK := 3\nall:\n\ttest "$$(./a)" = b\n', ['= b""\n', "CHECK := 3\n"]),
+        ("run.sh", "#!/bin/sh\ncheck $(./a) 9\n", ['#!/bin/sh\ncheck $(./a) 9""\n']),
+    ):
+        found = programs.restated(path, text.encode(), "c0ffee")
+        assert found is not None
+        assert [each for each in told if each not in found.decode()] == [], found.decode()
+        assert found.startswith(b"#!" if text.startswith("#!") else b"\n")
+    assert programs.restated("usage.md", TEXT.encode(), "c0ffee") is None
+
+
+QUOTED = "assert(text.includes(\"n == 'b'\"));\nif (text !== 'a == 5') throw new Error();\n"
+
+
+def test_a_value_inside_a_text_is_part_of_that_text() -> None:
+    found = programs.restated("a.ts", QUOTED.encode(), "c0ffee")
+    assert found is not None
+    assert found.decode().lstrip() == QUOTED.replace("'a == 5'", "('a == 5')")
+
+
+VARIABLES = """\
+\"\"\"Counts the hits.\"\"\"
+import math as m
+hits = total = 0
+LIMIT = 3
+class Kept:
+    shown = 1
+def run(given, *, named=2):
+    inner = given + named
+    return f"{inner}" == "5"
+for each in (1, 2, 3):
+    total += each
+    hits += m.floor(each) == 2 or run(each, named=4) == True
+assert (total, hits) == (6, 2), (total, hits)
+assert Kept.shown == 1 and getattr(Kept, "shown") == 1 and LIMIT == 3 and "é" == "\u00e9"
+"""
+
+
+def test_a_restated_program_says_the_same_with_other_variables(tmp_path: Path) -> None:
+    copies = []
+    for name, text in (("verify.py", PYTHON), ("count.py", VARIABLES)):
+        copies.append(programs.restated(name, text.encode(), "c0ffee", program=True) or b"")
+        runs = [_ran(tmp_path, name, data) for data in (copies[-1], text.encode())]
+        said = [(each.returncode, each.stdout) for each in runs]
+        assert said[0] == said[1]
+        assert said[0][0] == 0
+    words = set(re.findall(r"\w+", copies[-1].decode()))
+    assert {"total_c0ffee", "each_c0ffee"} <= words
+    assert {"hits", "LIMIT", "shown", "given", "named", "inner", "m"} <= words
+    assert "total" not in words
+    assert b"total_" not in (programs.restated("count.py", VARIABLES.encode(), "c0ffee") or b"total_")
 
 
 PYTHON = """\

@@ -204,3 +204,32 @@ def test_inner():
     files = of({"tests/test_a.py": text, "calc.py": "def f():\n    return 1\n"})
     found = ability.probes((Check("pytest"),), files, paths=[()], protected=("tests/**",), nonce=NONCE)
     assert [probe.kind for probe in found] == ["canary", "hollow", "empty"]
+
+
+GOLDEN = of({
+    "tests/golden/sum.json": '{"sum": 3, "names": ["a"]}',
+    "tests/test_sum.py": (
+        "import json\nfrom pathlib import Path\nfrom calc import made\n\n"
+        "def test_sum():\n    want = json.loads((Path(__file__).parent / 'golden' / 'sum.json').read_text())\n"
+        "    assert made() == want\n"
+    ),
+    "calc.py": "def made():\n    return {'sum': 1 + 2, 'names': ['a']}\n",
+    "pytest.ini": "[pytest]\npythonpath = .\n",
+})  # fmt: skip
+READING = b"import json\n\ndef made():\n    return json.load(open('tests/golden/sum.json'))\n"
+
+
+def test_a_product_that_reads_what_is_expected_passes_with_other_values_too() -> None:
+    check = Check("pytest -q tests")
+    assert probed(check, GOLDEN, None, "data") == {"data": [True]}
+    assert probed(check, {**GOLDEN, "calc.py": READING}, None, "data") == {"data": [False]}
+
+
+def test_tests_beside_a_canary_are_restated_and_pass() -> None:
+    check = Check("pytest -q tests")
+    (canary, *_) = ability.probes([check], HONEST, paths=[()], protected=("tests/**",), nonce=NONCE)
+    assert b"== int('3')" in (canary.files["tests/test_a.py"] or b"")
+    ran = run(canary.checks, {**HONEST, **{path: data or b"" for path, data in canary.files.items()}})
+    failed = [name for name, outcome in (ran.outcomes or {}).items() if outcome == "failed"]
+    assert failed
+    assert all(NONCE in name for name in failed)

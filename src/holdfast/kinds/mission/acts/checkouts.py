@@ -35,6 +35,9 @@ from holdfast.repo.repository import Repository
 MOUNTS_MAX = 300
 """Most read-only files of a checkout. Each is a mount, and mounting time grows quadratically."""
 
+IGNORES = frozenset({".gitignore", ".ignore"})
+"""Names of files with paths that git and many linters skip."""
+
 
 class Ground(msgspec.Struct, frozen=True):
     """Commit to check, its tree, and `people`: the commit whose protected files it is checked with."""
@@ -54,7 +57,16 @@ class Base:
         self.fixtures = frozenset(
             name for path in files if planted.is_test_file(path) for name in fixtures_asked_for(files[path])
         )
+        typed = (each.check.command.encode() for each in contract.criteria().values() if each.check is not None)
+        self._asks = any(b".gitignore" in each for each in (*typed, *files.values()))
         self._globs = (*contract.protected, *planted.ALWAYS, *self.judges.settings, *contract.hidden)
+
+    def ignores(self, path: str) -> bool:
+        """Return True if a file could hide the product from a check, as linters skip ignored files.
+
+        Checks see it as at the base, unless one of them is about it.
+        """
+        return path.rpartition("/")[2] in IGNORES and path not in self.own and not self._asks
 
     def guards(self, path: str) -> bool:
         """Return True if a file has the content of the base in every run."""
@@ -90,6 +102,7 @@ class Laying:
         added = {each.path: new.get(each.path, b"") for each in changes if each.kind == "added"}
         wrong = list(planted.planted(added, base.files, base.judges, base.own | set(asked)))
         wrong += [path for path in added if matches(path, self.contract.hidden)]
+        wrong += [each.path for each in changes if base.ignores(each.path)]
         changed = [each.path for each in changes if each.kind != "added" and base.guards(each.path)]
         old = await self.repository.files(ground.people, tuple(map(literal, changed))) if changed else {}
         return [

@@ -165,7 +165,7 @@ class Prover:
             if group.names:
                 await self._probed(self._probes(group, files), group, ground, files, about, seen, run.tests)
         facts, lost = [], {}
-        alone = not absent or bool(run.tests) or await self._alone(run.group, ground, files, seen)
+        alone = not absent or bool(run.tests) or seen.alone or await self._alone(run.group, ground, files, seen)
         for name in names:
             gone = tuple(sorted(proofs.lost(known[name], seen.shown[name]) | (frozenset() if alone else {"apart"})))
             if gone:
@@ -304,19 +304,40 @@ class Prover:
         seen.runs += 1
         seen.duration_ms += ran.result.duration_ms
         outcomes = ability.outcomes(laid.checks, there, ran.report) if ran.report is not None else None
+        restate = (
+            probe.same and self._exit(laid, ran) and not any(flakes.known(self._mission(), name) for name in names)
+        )
+        unlike = await self._unlike(probe, group, ground, seen) if restate else ""
         for index, name in enumerate(group.names):
             if name not in names:
                 continue
             fallen = self._fallen(probe, index, name, outcomes, seen.present(passed.get(name, {})))
-            if ability.shown(probe, index, self._exit(laid, ran, seen.floor), outcomes) and not fallen:
+            if ability.shown(probe, index, self._exit(laid, ran, seen.floor), outcomes) and not fallen and not unlike:
                 seen.shown[name].add(proofs.kind_of(probe.kind))
             else:
-                said = f"passed alone, failed beside a probe: {', '.join(fallen[:3])}\n" if fallen else ""
-                seen.unseen.setdefault(name, said + checking.tail(ran.result.output))
+                said = f"passed as written, failed in a probe: {', '.join(fallen[:3])}\n" if fallen else ""
+                seen.unseen.setdefault(name, unlike or said + checking.tail(ran.result.output))
         if probe.kind == "canary":
             planted = tuple(each for names in probe.ids.values() for each in names)
             for name, tests in self.tests(group, there, ran).items():
                 seen.beside[name] = {each: end for each, end in tests.items() if not each.startswith(planted)}
+
+    async def _unlike(self, probe: Probe, group: Group, ground: Ground, seen: Seen) -> str:
+        """Return the output of a check that fails when its programs are restated; empty if it passes.
+
+        A metric's value may be a little worse, since values vary.
+        """
+        typed = Typed(f"same {self._nonce()}", checking.script(group), group.timeout_s)
+        ran = await self._run(group, ground, typed, {**dict.fromkeys(seen.absent), **probe.same})
+        seen.runs += 1
+        seen.duration_ms += ran.result.duration_ms
+        metric, floor = group.checks[0].metric, seen.floor
+        if metric is not None and floor is not None:
+            floor -= max(metric.tolerance, abs(floor) * ROUGHLY)
+        if self._exit(group, ran) == 0 or self._exit(group, ran, floor) == 0:
+            seen.alone = True
+            return ""
+        return f"passed as written, failed when restated (other text, same meaning)\n{checking.tail(ran.result.output)}"
 
     def _fallen(self, probe: Probe, index: int, name: str, outcomes: Tests | None, passed: Tests) -> tuple[str, ...]:
         """Return the tests that passed without a probe and fail beside it, except those that it changed."""

@@ -252,6 +252,7 @@ class Seen:
         self.runs = 0
         self.duration_ms = 0.0
         self.beside: dict[str, Tests] = {}
+        self.alone = False  # passed without the absent files
 
     def confirms(self, name: str, own: Mapping[str, Tests]) -> bool:
         """Return True if all tests of a check passed again beside a failing one."""

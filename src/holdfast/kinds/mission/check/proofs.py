@@ -1,7 +1,7 @@
 """Proofs that a check can fail: which to repeat, and which were lost. Pure.
 
 Before the work, a check runs where it must fail: beside a failing test that its runner must report (*canary*), with an
-expected value replaced (*flip*), with emptied files of expected values (*data*), and with a broken product (*hollow*).
+expected value replaced (*flip*), with changed files of expected values (*data*), and with a broken product (*hollow*).
 Before it counts as passed, these runs are repeated on the tree in question. If an ability shown before is missing now,
 the changes since then removed it. A check that never showed any counts by its exit status and is reported as unproven.
 
@@ -19,9 +19,9 @@ from holdfast.kinds.mission.fold.state import CheckAbility, MissionState
 UNPROVEN = "not proven able to fail"
 
 LOST = {
-    "canary": "its runner does not report a failing test that was put beside its tests",
-    "flip": "it passes with an expected value replaced by another",
-    "data": "it passes although the files of expected values are emptied",
+    "canary": "its runner does not report a failing test beside its tests, or these fail when restated",
+    "flip": "it passes with another value than the expected one, or fails with the same one restated",
+    "data": "it passes although the files of expected values are changed",
     "hollow": "it passes although the product does not work",
     "apart": "it passes only beside test files that were added",
 }

@@ -1,13 +1,16 @@
-"""Canaries, flips, and emptied data files in the tests that checks select, by the runner of the checks."""
+"""Canaries, flips, and changed data files in the tests that checks select, by the runner of the checks."""
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import json
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -38,13 +41,15 @@ class Probe(NamedTuple):
     """Run that must fail. `checks` are its commands, `files` the differences from the tree (None: removed).
 
     `ids` are the tests that must be reported as failed, by the index of the check; for `data`, test files of which one
-    test must. The probe proves nothing about a check without ids, unless it is hollow or empty.
+    test must. The probe proves nothing about a check without ids, unless it is hollow or empty. With the files `same`
+    instead, the check must pass.
     """
 
     kind: Literal["canary", "flip", "data", "hollow", "empty"]
     checks: tuple[Check, ...]
     files: dict[str, bytes | None]
     ids: dict[int, tuple[str, ...]]
+    same: Mapping[str, bytes | None] = MappingProxyType({})
 
 
 class Place(NamedTuple):
@@ -155,6 +160,12 @@ def _ignored(runner: Runner) -> list[str]:
     return [place for each in named if (place := inside(runner.cwd, each)) is not None]
 
 
+def _restated(place: Place, paths: Iterable[str]) -> dict[str, bytes | None]:
+    """Return copies of test files that mean the same. Tests that passed must pass in them too, beside a canary."""
+    copies = ((path, programs.restated(path, place.files[path], place.word)) for path in paths)
+    return {path: data for path, data in copies if data is not None}
+
+
 def python_probes(place: Place) -> Iterator[Probe]:
     """Build probes of checks that run pytest or unittest."""
     yield from _canary(place)
@@ -196,9 +207,10 @@ def _canary(place: Place) -> Iterator[Probe]:
         if mine:
             ids[index] = tuple(mine)
     if ids:
-        changed: dict[str, bytes | None] = dict(_tolerant(files))
+        same = _restated(place, dict.fromkeys(path for check in place.checks for path in _selected(check, files)))
+        changed: dict[str, bytes | None] = {**_tolerant(files), **same}
         for path, names in beside.items():
-            tree = python.parsed(files[path])
+            tree = python.parsed(same.get(path) or files[path])
             assert tree is not None
             cases = [case for case in python.cases(tree, prefixes, unittest) if case.name in names]
             changed[path] = python.with_canaries(tree, cases, word, needed.get(path, ()), marks=marks)
@@ -275,7 +287,7 @@ def _flip(place: Place) -> Iterator[Probe]:
 
 
 def _data(place: Place) -> Iterator[Probe]:
-    """Empty the files of expected values that tests name with their folder."""
+    """Change the files of expected values that tests name with their folder."""
     known = [path for path in place.files if _EXPECTED.fullmatch(posixpath.basename(posixpath.dirname(path)))]
     known = [path for path in known if matches(path, place.protected) and not path.endswith(".py")]
     changed: dict[str, bytes | None] = {}
@@ -285,12 +297,31 @@ def _data(place: Place) -> Iterator[Probe]:
         for test in _selected(check, place.files):
             text = place.files[test].decode("utf-8", "replace")
             named = [path for path in known if all(part in text for part in path.split("/")[-2:])]
-            changed |= dict.fromkeys(named, b"nothing that was expected\n")
+            changed |= {path: _unexpected(place.files[path]) for path in named}
             naming += [test] if named else []
         if naming:
             ids[index] = tuple(naming)
     if ids:
         yield Probe("data", tuple(patient(check, place.files) for check in place.checks), changed, ids)
+
+
+def _unexpected(data: bytes) -> bytes:
+    """Return other values in the place of expected ones. JSON keeps its form, so that it can be read."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(data)
+        if (other := _other(found)) != found:
+            return json.dumps(other).encode()
+    return b"nothing that was expected\n"
+
+
+def _other(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _other(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_other(each) for each in value]
+    if isinstance(value, str):
+        return f"{value} not expected"
+    return not value if isinstance(value, bool) or value is None else value + 1  # type: ignore[operator]
 
 
 def _other_files(check: Check, files: Mapping[str, bytes]) -> list[str]:
@@ -329,7 +360,9 @@ def other_probes(place: Place) -> Iterator[Probe]:
     chosen = [_other_files(check, files) for check in place.checks]
     title = f"TestCanary_{word}" if go else f"canary {word}"
     beside = {path for each in chosen for path in each[: 1 if go else CANARIES]}
-    changed: dict[str, bytes | None] = {path: language.with_canary(path, files, title) for path in sorted(beside)}
+    changed = _restated(place, sorted({path for each in chosen for path in each}))
+    told = {**files, **{path: data for path, data in changed.items() if data is not None}}
+    changed |= {path: language.with_canary(path, told, title) for path in sorted(beside)}
     folders = {posixpath.dirname(path) for path in beside if not language.resolves(path, files)}
     for path in {path for each in chosen for path in each} - beside:
         if not language.resolves(path, files) or (go and posixpath.dirname(path) in folders):

@@ -1,8 +1,9 @@
 """Probes: trees on which a check must fail, whatever the product is.
 
 A *canary* is a failing test with a random name beside tests that the check selects. A *flip* replaces expected values,
-*data* empties the files of expected values. In a *hollow* tree every function of the product raises; an *empty* tree
-has no product.
+*data* changes the files of expected values. In a *hollow* tree every function of the product raises; an *empty* tree
+has no product. A canary or a flip is believed only if the rest is *restated*: copies of the tests that
+mean the same must pass as before.
 """
 
 from __future__ import annotations
@@ -107,8 +108,9 @@ def probes(
         entry = msgspec.structs.replace(check, command=f"export CANARY={word}; {check.canary}", tests=(), metric=None)
         found.append(Probe("canary", tuple(entry for _ in checks), {}, {index: ()}))
     own = [glob for each in paths for glob in each]
-    if runner is None and (judges := programs.altered(checks[0], files, protected, own)):
-        found.append(Probe("flip", tuple(checks), judges, dict.fromkeys(range(len(checks)), ())))
+    wrong, same = programs.altered(checks[0], files, protected, own, word) if runner is None else ({}, {})
+    if wrong:
+        found.append(Probe("flip", tuple(checks), wrong, dict.fromkeys(range(len(checks)), ()), same))
     typed = tuple(patient(check, files) for check in checks)
     globs = own if all(paths) else []
     product = [path for path in files if not matches(path, protected) and (not globs or matches(path, globs))]

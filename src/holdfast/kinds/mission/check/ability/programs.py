@@ -2,7 +2,8 @@
 
 A check by a custom program (`sh tests/run.sh`, `python verify.py`, `make check`) reports no outcomes of tests. Its
 comparisons can still be altered: a copy that expects 16 instead of 15 must fail on a correct product. Only literals in
-assertions and in comparisons that decide the exit of the program are altered.
+assertions and in comparisons that decide the exit of the program are altered. The same literals are found for copies
+that mean the same (`restated`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from holdfast.facts.mission import Check
 from holdfast.globs import matches
 from holdfast.kinds.mission.check import judging
+from holdfast.kinds.mission.check.ability import restating
 from holdfast.kinds.mission.check.ability.braces import arguments, masked, near
 from holdfast.kinds.mission.check.ability.python import parsed, unparsed
 from holdfast.kinds.mission.contract.contents import command_line
@@ -78,12 +80,14 @@ def kind_of(path: str, data: bytes) -> str:
 
 
 def altered(
-    check: Check, files: Mapping[str, bytes], protected: Sequence[str], own: Sequence[str] = ()
-) -> dict[str, bytes | None]:
-    """Return altered copies of the programs that decide a check. `own` are globs of the product."""
-    judges = (path for path in read(check, files, protected) if matches(path, protected) or not matches(path, own))
-    copies = {path: turned(path, files[path]) for path in judges}
-    return {path: data for path, data in copies.items() if data is not None}
+    check: Check, files: Mapping[str, bytes], protected: Sequence[str], own: Sequence[str] = (), word: str = ""
+) -> tuple[dict[str, bytes | None], dict[str, bytes | None]]:
+    """Return altered copies of the programs that decide a check, and restated ones. `own` are globs of the product."""
+    judges = [path for path in read(check, files, protected) if matches(path, protected) or not matches(path, own)]
+    copies = {path: data for path in judges if (data := turned(path, files[path])) is not None}
+    direct = judging.programs(check, files)
+    same = {path: restated(path, files[path], word, program=path in direct) for path in copies}
+    return {**copies}, {path: data for path, data in same.items() if data is not None}
 
 
 def added(
@@ -107,13 +111,34 @@ def turned(path: str, data: bytes) -> bytes | None:
     text = data.decode("utf-8", "surrogateescape")
     if kind == ".py":
         return _python(data)
-    edits: Callable[[str], Iterator[tuple[int, int, str]]] = (
+    found = [span for span in _expected(kind, text) if near(text[slice(*span)])]
+    for start, end in found:
+        text = text[:start] + near(text[start:end]) + text[end:]
+    return text.encode("utf-8", "surrogateescape") if found else None
+
+
+def restated(path: str, data: bytes, word: str, *, program: bool = False) -> bytes | None:
+    """Return a copy with the same meaning and other text, so that only its results can be what they were.
+
+    A correct product cannot tell it from the original. `program` marks a file that is run and not imported. None if
+    there is nothing to restate.
+    """
+    kind = kind_of(path, data)
+    if kind == ".py":
+        return restating.python(data, word, program=program)
+    text = data.decode("utf-8", "surrogateescape")
+    if not kind or kind in TEXTS:
+        return None
+    copy = restating.shell if kind in _SHELL else restating.braces
+    return copy(path, kind, text, _expected(kind, text), word).encode("utf-8", "surrogateescape")
+
+
+def _expected(kind: str, text: str) -> list[tuple[int, int]]:
+    """Return the spans of expected values in a file in a language other than Python, the last first."""
+    spans: Callable[[str], Iterator[tuple[int, int]]] = (
         _in_shell if kind in _SHELL else _in_examples if kind in TEXTS else _in_braces
     )
-    found = sorted(set(edits(text)), reverse=True) if kind else []
-    for start, end, new in found:
-        text = text[:start] + new + text[end:]
-    return text.encode("utf-8", "surrogateescape") if found else None
+    return sorted(set(spans(text)), reverse=True) if kind else []
 
 
 def ending(path: str, data: bytes, code: int, said: str = "") -> bytes | None:
@@ -145,34 +170,28 @@ _JUDGES = re.compile(r"(?i)\b(return|exit|abort|throw|panic|fail\w*|puts|\w*prin
 _OF_THE_LINE = re.compile(r"\b(argc|argv|errno|NULL|nullptr|typeof|platform|process\.)")
 
 
-def _in_braces(text: str) -> Iterator[tuple[int, int, str]]:
+def _in_braces(text: str) -> Iterator[tuple[int, int]]:
     mask = masked(text)
     for call in _ASSERTS.finditer(mask):
         given = arguments(mask, call.end() - 1)
-        plain = [span for span in given[:3] if _PLAIN.fullmatch(text[slice(*span)])]
+        plain = [found.span(1) for span in given[:3] if (found := _PLAIN.fullmatch(text, *span))]
         if len(given) >= 2 or (given and re.search(r"(?i)tobe|equal", call[0])):
-            spans = [span for span in plain if span in given[1:2]] or plain[:1]
+            second = [span for span in plain if given[1:2] and given[1][0] <= span[0] < given[1][1]]
+            yield from second or plain[:1]
         else:
-            spans = [found.span(2) for start, end in given for found in [_last(_SAME, text, start, end)] if found]
-        yield from _edits(text, spans)
+            yield from (found.span(2) for span in given if (found := _last(_SAME, text, mask, *span)))
     for each in re.finditer(r"\b(?:if|return)\b([^\n;{]*)", mask):
-        start, end = each.span(1)
-        same = _last(_SAME, text, start, end)
-        if same is None or same[2] in _TRUTHS or _OF_THE_LINE.search(text[start:end]):
+        same = _last(_SAME, text, mask, *each.span(1))
+        if same is None or same[2] in _TRUTHS or _OF_THE_LINE.search(text[slice(*each.span(1))]):
             continue
-        if each[0].startswith("return") or _JUDGES.search(mask[same.end() : end + 120]):
-            yield from _edits(text, [same.span(2)])
+        if each[0].startswith("return") or _JUDGES.search(mask[same.end() : same.end() + 120]):
+            yield same.span(2)
 
 
-def _last(wanted: re.Pattern[str], text: str, start: int, end: int) -> re.Match[str] | None:
-    return next(reversed(list(wanted.finditer(text, start, end))), None)
-
-
-def _edits(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
-    for start, end in spans:
-        bare = _PLAIN.fullmatch(text, start, end)
-        if bare and (new := near(bare[1])):
-            yield (*bare.span(1), new)
+def _last(wanted: re.Pattern[str], text: str, mask: str, start: int, end: int) -> re.Match[str] | None:
+    """Return the last match whose value is no part of a longer text."""
+    found = [each for each in wanted.finditer(text, start, end) if mask[each.start(2)] == text[each.start(2)]]
+    return found[-1] if found else None
 
 
 # --- shells ----------------------------------------------------------------------------------------------
@@ -183,8 +202,8 @@ _STATES = re.compile(
 _WORD = re.compile(r""""(?:[^"\\]|\\.)*(?:"|$)|'[^']*(?:'|$)|[^\s"'|&;\]]+""")
 
 
-def _in_shell(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield edits of the last word of comparing lines whose failure counts, which excludes conditions of `if`."""
+def _in_shell(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the last words of comparing lines whose failure counts, which excludes conditions of `if`."""
     at = 0
     for line in text.split("\n"):
         stated = _STATES.fullmatch(line)
@@ -195,21 +214,21 @@ def _in_shell(text: str) -> Iterator[tuple[int, int, str]]:
             compares = any(word[0] in ("=", "==", "-eq") for word in words)
             last = words[-1] if len(words) > 1 else None
             wanted = stated["call"] or (compares and last is not None and last[0].strip("\"'") not in _TRUTHS)
-            if last is not None and wanted and (new := near(last[0])):
-                yield at + last.start(), at + last.end(), new
+            if last is not None and wanted:
+                yield at + last.start(), at + last.end()
         at += len(line) + 1
 
 
 # --- examples in texts -----------------------------------------------------------------------------------
 
 
-def _in_examples(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield edits of expected output below interactive Python examples."""
+def _in_examples(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the expected outputs below interactive Python examples."""
     for found in re.finditer(
         r"^([ \t]*)>>> .*\n(?:\1\.\.\. ?.*\n)*((?:\1(?!>>>)[^\s].*(?:\n|\Z))+)", text, re.MULTILINE
     ):
-        if "Traceback" not in found[2] and (new := near(found[2])):
-            yield (*found.span(2), new)
+        if "Traceback" not in found[2]:
+            yield found.span(2)
 
 
 # --- Python ----------------------------------------------------------------------------------------------
