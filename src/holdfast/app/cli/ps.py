@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.app.call import Call
@@ -47,12 +48,21 @@ async def ps_run(call: Call) -> int:
     if not chosen:
         call.say('no sessions yet; start one: holdfast run "fix the failing test" --model scripted:FILE')
         return 0
+    for line in table(chosen, tree=call.args.tree):
+        call.say(line)
+    if len(chosen) < total and not call.args.filter:
+        call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
+    return 0
+
+
+def table(sessions: Iterable[Session], *, tree: bool = False) -> list[str]:
+    """A heading, and a line per session; with `tree`, children are indented. A terminal's width is kept."""
     now_us, width = SystemClock().now_us(), terminal_width(1)
     lines = [("SESSION", "STATE", "AGE", "COST", "GOAL")]
-    for each in chosen:
+    for each in sessions:
         row = each.row
         name = one_line(short_name(row), 30)
-        if call.args.tree and row.depth:
+        if tree and row.depth:
             own = f" {one_line(row.name, 20)}" if row.name not in ("", "agent") else ""
             name = f"{'  ' * row.depth}{name}{own}"
         state = standing(row, running=each.running)
@@ -63,12 +73,10 @@ async def ps_run(call: Call) -> int:
         lines.append((name, state, span(now_us - row.created_us), each.costs.tree.short, one_line(goal, 200)))
     wide = [max(len(line[column]) for line in lines) for column in range(4)]
     room = 50 if width is None else max(1, width - sum(wide) - len("        "))
-    for name, state, age, cost, goal in lines:
-        head = f"{name:<{wide[0]}}  {state:<{wide[1]}}  {age:>{wide[2]}}  {cost:>{wide[3]}}"
-        call.say(f"{head}  {one_line(goal, room)}")
-    if len(chosen) < total and not call.args.filter:
-        call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
-    return 0
+    return [
+        f"{name:<{wide[0]}}  {state:<{wide[1]}}  {age:>{wide[2]}}  {cost:>{wide[3]}}  {one_line(goal, room)}"
+        for name, state, age, cost, goal in lines
+    ]
 
 
 async def _chosen(call: Call, store: Store) -> list[Session]:

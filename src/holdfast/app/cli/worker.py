@@ -31,6 +31,7 @@ from holdfast.fleet.serve import Service
 from holdfast.log.base import Which
 from holdfast.service.posting import person
 from holdfast.service.replies import Listener
+from holdfast.service.search import keep_filled
 from holdfast.service.sessions import UNFINISHED, sessions
 from holdfast.service.space import find, free
 from holdfast.session.rows import SessionRow
@@ -78,7 +79,7 @@ async def worker_run(call: Call) -> int:
                 work.say(NO_GIT)
 
             async def beside() -> None:
-                """Receive answers to inbox items, and look for jobs with unreported news."""
+                """Receive answers to inbox items, look for news of jobs, and keep the search index filled."""
                 async with anyio.create_task_group() as group:
                     if channels:
                         clock, every_s = SystemClock(), poll_every_s()
@@ -87,6 +88,7 @@ async def worker_run(call: Call) -> int:
                         )
                         group.start_soon(listener.run)
                     group.start_soon(look_after, runtime)
+                    group.start_soon(keep_filled, runtime.store, runtime.search, SystemClock(), work.say)
                     if keeps.daily:
                         group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
 
