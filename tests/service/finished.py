@@ -23,6 +23,7 @@ from holdfast.facts.union import AnyFact
 from holdfast.hands.limits.plan import baseline_name
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.log.base import Post
+from holdfast.log.search.index import SearchIndex, search_path
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.worker_locks import Worker
 from holdfast.repo.git_repository import GitRepository
@@ -53,6 +54,7 @@ class Builder:
             shelf=self.shelf,
             layers=layers(home),
             repository=lambda path: GitRepository(path, home / "repositories"),
+            search=SearchIndex(search_path(home / "holdfast.db")),
             actor="user:ann",
         )
         self.chance = random.Random(14)

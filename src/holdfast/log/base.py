@@ -174,7 +174,8 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
 
     `root` is the top session of a tree, `parent` the session that opened the session; `top` selects sessions without a
     parent. `status` and `reason` are those of the row, which does not reflect live processes; only a parked session
-    has a reason. `updated_us` is the earliest time of the latest event.
+    has a reason. `updated_us` is the earliest time of the latest event. `ids` and `roots`, if not empty, are the
+    sessions, or the top sessions of trees, to choose from.
     """
 
     root: str = ""
@@ -183,6 +184,8 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
     status: RowStatus | Literal[""] = ""
     reason: str = ""
     updated_us: int = 0
+    ids: frozenset[str] = frozenset()
+    roots: frozenset[str] = frozenset()
 
     def has(self, row: SessionRow) -> bool:
         """Return True if a row passes the filter."""
@@ -193,6 +196,8 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
             and self.status in ("", row.status)
             and self.reason in ("", row.reason)
             and row.updated_us >= self.updated_us
+            and (not self.ids or row.session_id in self.ids)
+            and (not self.roots or row.root in self.roots)
         )
 
 

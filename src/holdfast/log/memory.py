@@ -32,6 +32,7 @@ class _Tables:
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}
         self.lying: dict[str, list[StoredEvent]] = {}
+        self.order: list[tuple[str, int]] = []
         self.rows: dict[str, SessionRow] = {}
         self.keys: dict[str, str] = {}
         self.posts: dict[tuple[str, str], int] = {}
@@ -80,6 +81,13 @@ class _Tables:
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
         return iter(tuple(self.lying.get(session_id, ())))
 
+    def tail(self, after: int, count: int) -> Iterator[tuple[int, str, StoredEvent]]:
+        for position, (session_id, place) in enumerate(self.order[after : after + count], after + 1):
+            yield position, session_id, self.lying[session_id][place]
+
+    def tail_end(self) -> int:
+        return len(self.order)
+
     def blob(self, digest: bytes) -> StoredBlob:
         return _erased(digest)
 
@@ -95,6 +103,7 @@ class _Tables:
             stored = (event.seq, event.epoch, event.at_us, event.type, event.hash, sealed.body, sealed.digest)
             self.events.setdefault(event.session_id, []).append(event)
             self.lying.setdefault(event.session_id, []).append(stored)
+            self.order.append((event.session_id, len(self.lying[event.session_id]) - 1))
         self.rows.update(done.rows)
         self.keys.update((row.key, row.session_id) for row in done.rows.values() if row.key)
         self.posts.update(done.posts)

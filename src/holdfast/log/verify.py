@@ -53,6 +53,17 @@ class Look(Protocol):
         """Return one session's stored events, in order."""
         ...
 
+    def tail(self, after: int, count: int) -> Iterator[tuple[int, str, StoredEvent]]:
+        """Return `(position, session, stored event)` of the next events of all sessions, in the order of their storage.
+
+        Positions grow, but are given again once the latest events were removed.
+        """
+        ...
+
+    def tail_end(self) -> int:
+        """Return the position of the latest event, 0 without one."""
+        ...
+
     def blob(self, digest: bytes) -> StoredBlob:
         """Return the blob with that digest."""
         ...

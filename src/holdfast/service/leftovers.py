@@ -24,6 +24,7 @@ from holdfast.hands.incarnation import by_session, remove
 from holdfast.hands.launch import end_supervisor
 from holdfast.log.base import Removals, Snapshots
 from holdfast.log.removal import removed_sessions
+from holdfast.log.search.index import SearchIndex
 from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
 from holdfast.repo.repository import Refs
@@ -51,6 +52,7 @@ class Premises(msgspec.Struct, frozen=True):
     shelf: Shelf | None
     layers: LayerStore
     repository: Callable[[str], Refs]
+    search: SearchIndex
     actor: str
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import anyio.to_thread
 import msgspec
 
 from holdfast.brain.acts.hands import TIDY_S
@@ -103,8 +104,9 @@ async def remove_tree(place: Premises, tree: Tree) -> None:
 
 
 async def tidy(place: Premises) -> None:
-    """Free the space of removed sessions, and finish removals that were interrupted."""
+    """Free the space of removed sessions, forget their words, and finish removals that were interrupted."""
     await clear_removed(place)
+    await anyio.to_thread.run_sync(place.search.forget, (await place.store.look(removed_sessions)).keys())
     await place.store.sweep()
     if place.shelf is not None:
         await place.shelf.tidy(timeout_s=TIDY_S)

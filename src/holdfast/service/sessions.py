@@ -83,10 +83,8 @@ async def children(store: Store, state: State) -> list[Session]:
 
 async def costs_of(store: Index, *rows: SessionRow) -> dict[str, Costs]:
     """Return the costs of these sessions and of all in their trees, by session id."""
-    family: dict[str, SessionRow] = {}
-    for root in {row.root for row in rows}:
-        family |= {row.session_id: row for row in await store.sessions(Which(root=root))}
-    return costs(family.values())
+    roots = frozenset(row.root for row in rows)
+    return costs(await store.sessions(Which(roots=roots))) if roots else {}
 
 
 async def _listed(store: Store, rows: Iterable[SessionRow], *, whole: bool = False) -> list[Session]:

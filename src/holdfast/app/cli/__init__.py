@@ -74,6 +74,7 @@ VERBS: dict[str, VerbInfo] = {
     "keys": VerbInfo("serve", "Manage API keys of the server", "holdfast keys create anna --role operator --project ."),
     "service": VerbInfo("service", "Keep the server running: crashes, reboots, logouts", "holdfast service install"),
     "ps": VerbInfo("ps", "List sessions", "holdfast ps --tree"),
+    "search": VerbInfo("search", "Search the words of all sessions", "holdfast search parser is:failed newer:2d"),
     "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),
     "why": VerbInfo(
         "brief", "Trace a line of code to its merge, task, call, and criterion", "holdfast why src/app.py:12"
@@ -113,6 +114,7 @@ _OTHER_WORDS = {
     "start": "run", "exec": "run", "new": "run", "continue": "wake", "kill": "cancel", "abort": "cancel",
     "message": "send", "say": "send", "watch": "attach", "cost": "budget", "reply": "answer",
     "check": "doctor", "diagnose": "doctor", "halt": "stop", "summary": "brief", "blame": "why",
+    "find": "search", "grep": "search",
 }  # fmt: skip
 """Words that users of other tools try first."""
 

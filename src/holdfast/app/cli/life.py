@@ -43,6 +43,7 @@ def premises(runtime: Runtime) -> Premises:
         shelf=runtime.shelf,
         layers=LayerStore(runtime.home.path / "environments", SystemClock()),
         repository=lambda path: GitRepository(path, runtime.home.path / "repositories"),
+        search=runtime.search,
         actor=runtime.intake.actor,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.app.call import Call
@@ -46,12 +47,21 @@ async def ps_run(call: Call) -> int:
     if not chosen:
         call.say('no sessions yet; start one: holdfast run "fix the failing test" --model scripted:FILE')
         return 0
+    for line in listed(chosen, tree=call.args.tree):
+        call.say(line)
+    if len(chosen) < total and not call.args.filter:
+        call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
+    return 0
+
+
+def listed(sessions: Iterable[Session], *, tree: bool = False) -> list[str]:
+    """A heading, and a line per session; with `tree`, children are indented. A terminal's width is kept."""
     now_us, width = SystemClock().now_us(), terminal_width(1)
     lines = [("SESSION", "STATE", "AGE", "COST", "GOAL")]
-    for each in chosen:
+    for each in sessions:
         row = each.row
         name = one_line(short_name(row), 30)
-        if call.args.tree:
+        if tree:
             name = "  " * row.depth + name
         state = standing(row, running=each.running)
         if row.status == "parked" and row.due_us is not None and not each.running:
@@ -62,11 +72,7 @@ async def ps_run(call: Call) -> int:
         lines.append((name, state, span(now_us - row.created_us), each.costs.tree.short, one_line(goal, 200)))
     heads = table([line[:4] for line in lines], (2, 3))
     room = 50 if width is None else max(1, width - max(map(columns, heads)) - 2)
-    for head, line in zip(heads, lines, strict=True):
-        call.say(f"{head}  {one_line(line[4], room)}")
-    if len(chosen) < total and not call.args.filter:
-        call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
-    return 0
+    return [f"{head}  {one_line(line[4], room)}" for head, line in zip(heads, lines, strict=True)]
 
 
 async def _chosen(call: Call, store: Store) -> list[Session]:

@@ -33,6 +33,7 @@ from holdfast.log.base import Which
 from holdfast.service.event_lines import counted, one_line
 from holdfast.service.posting import person
 from holdfast.service.replies import Listener
+from holdfast.service.search import keep_filled
 from holdfast.service.sessions import UNFINISHED, sessions
 from holdfast.service.space import find, free
 from holdfast.session.rows import SessionRow
@@ -99,13 +100,14 @@ async def serve_sessions(
             work.say(NO_GIT)
 
         async def beside() -> None:
-            """Receive answers to inbox items, and look for jobs with unreported news."""
+            """Receive answers to inbox items, look for news of jobs, and keep the search index filled."""
             async with anyio.create_task_group() as group:
                 if channels:
                     clock, every_s = SystemClock(), poll_every_s()
                     listener = Listener(channels, runtime.store, runtime.intake, clock, every_s=every_s, tell=work.say)
                     group.start_soon(listener.run)
                 group.start_soon(look_after, runtime)
+                group.start_soon(keep_filled, runtime.store, runtime.search, SystemClock(), work.say)
                 if keeps.daily:
                     group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
                 if also is not None:

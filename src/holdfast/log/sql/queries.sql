@@ -103,6 +103,15 @@ values (?, ?, ?, ?, ?, ?, ?, ?);
 select seq, epoch, at_us, type, hash, body, digest from events
 where session_id = :session_id and seq > :after order by seq limit :count;
 
+-- name: tail
+-- Events of all sessions after a position, in the order in which they were stored. SQLite numbers them (`rowid`), and
+-- numbers anew only after the latest ones were removed: who keeps a position also keeps the event's hash.
+select rowid, session_id, seq, epoch, at_us, type, hash, body, digest from events
+where rowid > :after order by rowid limit :count;
+
+-- name: tail_end
+select coalesce(max(rowid), 0) from events;
+
 -- name: event_hash
 select hash from events where session_id = :session_id and seq = :seq;
 

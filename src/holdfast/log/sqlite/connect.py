@@ -23,9 +23,9 @@ _MIGRATIONS = {1: "from_1.sql", 2: "from_2.sql", 3: "from_3.sql", 4: "from_4.sql
 _MARK = "-- name: "
 
 
-def schema() -> list[str]:
+def schema(file: str = "schema.sql") -> list[str]:
     """Return the statements that create the tables, in order."""
-    return _split((_FOLDER / "schema.sql").read_text(encoding="utf-8"))
+    return _split((_FOLDER / file).read_text(encoding="utf-8"))
 
 
 def migration(version: int) -> list[str]:
@@ -33,10 +33,10 @@ def migration(version: int) -> list[str]:
     return _split((_FOLDER / _MIGRATIONS[version]).read_text(encoding="utf-8"))
 
 
-def queries() -> dict[str, str]:
+def queries(file: str = "queries.sql") -> dict[str, str]:
     """Name → statement."""
     found: dict[str, str] = {}
-    for part in (_FOLDER / "queries.sql").read_text(encoding="utf-8").split(_MARK)[1:]:
+    for part in (_FOLDER / file).read_text(encoding="utf-8").split(_MARK)[1:]:
         name, _, rest = part.partition("\n")
         (found[name.strip()],) = _split(rest)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -38,13 +39,19 @@ _FILTERS = {
     **{f"status:{status}": f"status = '{status}'" for status in get_args(RowStatus)},
     "reason": "reason = :reason and reason <> ''",
     "updated_us": "updated_us >= :updated_us",
+    "ids": "session_id in (select value from json_each(:ids))",
+    "roots": "root in (select value from json_each(:roots))",
 }
 """Map from a field of `Which` to its condition. A status is a literal, so that SQLite uses its index."""
 
 
 def _conditions(which: Which, home: bool, before: SessionRow | None) -> tuple[str, dict[str, object]]:
     """Return the SQL condition of a filter and a page, and its values. Empty fields of the filter add no condition."""
-    values: dict[str, object] = {name: value for name, value in asdict(which).items() if value}
+    values: dict[str, object] = {
+        name: json.dumps(sorted(value)) if isinstance(value, frozenset) else value
+        for name, value in asdict(which).items()
+        if value
+    }
     conditions = [_FILTERS[f"status:{value}" if name == "status" else name] for name, value in values.items()]
     if not home:
         conditions.append("session_id <> :home")
@@ -187,6 +194,16 @@ class Reader:
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
         """Return one session's stored events."""
         return self._rows("events", session_id=session_id, after=0, count=ALL)
+
+    def tail(self, after: int, count: int) -> Iterator[tuple[int, str, StoredEvent]]:
+        """Return the next events of all sessions after a position, without rows that are no events."""
+        for position, session_id, seq, *rest in self._rows("tail", after=after, count=count):
+            if isinstance(session_id, str) and isinstance(seq, int):
+                yield position, session_id, (seq, *rest)
+
+    def tail_end(self) -> int:
+        """Return the position of the latest event."""
+        return int(self._rows("tail_end").fetchone()[0])
 
     def blob(self, digest: bytes) -> StoredBlob:
         """Return the blob with that digest."""
