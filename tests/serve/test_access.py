@@ -155,8 +155,8 @@ def test_a_key_of_a_project_sees_nothing_else(served: Served, admin: str, folder
             assert str(outside) not in message
             failure(client.post(f"{API}/sessions/{name}/cancel"), 404, "not_found")
         failure(client.get(f"{API}/sessions/{own['session_id'][:6]}"), 404, "not_found")
-        for path in ("/status", "/status/stream", "/budgets"):
-            failure(client.get(API + path), 403, "forbidden")
+        for place in ("/status", "/status/stream", "/budgets"):
+            failure(client.get(API + place), 403, "forbidden")
         failure(client.get("/metrics"), 403, "forbidden")
         failure(client.post(API + "/sessions", json={"goal": "x"}), 400, "invalid_request")
         escape = f"{inside}/../outside"
