@@ -16,8 +16,12 @@ from tests.house.source import ROOT, SRC, tracked
 
 BIN = Path(sys.executable).parent
 CORE_DISTRIBUTIONS = 10
-INSTALLED_BYTES = 6_000_000
-"""What the core may take with all that it depends on; without a bound of its own nothing is small for long."""
+INSTALLED_BYTES = 6_600_000
+"""What the core may take with all that it depends on; without a bound of its own nothing is small for long.
+
+The server with its API and pages is in the wheel, since its code is needed as soon as the extra `serve` is installed;
+it has 600 kB of this.
+"""
 
 
 def run(*command: str | Path, **environment: str) -> str:

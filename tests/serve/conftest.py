@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.app.conftest import type_ as type_
 from tests.serve.served import Served, quick, serving
 
 

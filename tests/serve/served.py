@@ -15,7 +15,8 @@ import httpx
 from holdfast.clock import SystemClock
 from holdfast.ids import system_entropy
 from holdfast.serve.access import Access, Role
-from tests.app.terminal import Said, ended, script, spawn, turn
+from tests.app.families import until
+from tests.app.terminal import Said, script, spawn, turn
 from tests.support.waiting import PATIENCE_S
 
 API = "/holdfast/v1"
@@ -60,24 +61,29 @@ class Served:
     def stop(self) -> Said:
         """End the server, as a service manager does."""
         self.process.terminate()
-        return ended(self.process)
+        return self.ended()
+
+    def ended(self) -> Said:
+        """Wait for the end of the server. Its output is in a file, since nobody reads a pipe while a test runs."""
+        code = self.process.wait(PATIENCE_S)
+        return Said(code, "", Path(f"{self.home}.err").read_text())
 
 
 @contextmanager
 def serving(home: Path, *words: str, model: str = "") -> Iterator[Served]:
     """A server on a free port; ended with SIGTERM unless the test has ended it."""
     env = {"HOLDFAST_MODEL": model} if model else {}
-    process = spawn("serve", "--port", "0", "--json", "--home", home, *words, env=env)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, ended(process)
-        told = json.loads(line)
-        yield Served(home, process, told["url"], told["link"])
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            ended(process)
+    with open(f"{home}.out", "w+") as out, open(f"{home}.err", "w") as err:
+        words = ("serve", "--json", "--home", str(home), *(() if "--port" in words else ("--port", "0")), *words)
+        process = spawn(*words, env=env, stdout=out, stderr=err)
+        try:
+            until(lambda: "\n" in Path(out.name).read_text(), process)
+            told = json.loads(Path(out.name).read_text().splitlines()[0])
+            yield Served(home, process, told["url"], told["link"])
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(PATIENCE_S)
 
 
 def quick(folder: Path) -> str:
