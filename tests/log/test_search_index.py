@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import get_args
@@ -171,7 +171,7 @@ async def test_another_log_at_the_same_place_is_noticed(tmp_path: Path) -> None:
         assert found(index, "goal") == [("ses_c", 1), ("ses_a", 1)]
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[Path], object]] = {
     "foreign": lambda path: path.write_bytes(b"no database at all, but long enough " * 200),
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: os.truncate(path, 5_000),

@@ -72,17 +72,22 @@ async def items(
     store: Store, now_us: int, *, session_id: str = "", open_only: bool = True, limit: int | None = None
 ) -> list[Shown]:
     """Return the items of all sessions or of one, oldest first; without `open_only` also the closed ones."""
-    rows = await store.items(open_only=open_only, limit=limit)
-    return [await shown(store, row, now_us) for row in rows if session_id in ("", row.session_id)]
+    found = [row for row in await store.items(open_only=open_only, limit=limit) if session_id in ("", row.session_id)]
+    ids = frozenset(item.session_id for item in found)
+    rows = {row.session_id: row for row in await store.sessions(Which(ids=ids), home=True)} if ids else {}
+    return [await shown(store, item, now_us, rows.get(item.session_id)) for item in found]
 
 
-async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
-    """Return an item with its full request, the users who may answer it, and the event that closed it."""
+async def shown(store: Store, item: ItemRow, now_us: int, row: SessionRow | None = None) -> Shown:
+    """Return an item with its full request, the users who may answer it, and the event that closed it.
+
+    `row` is that of its session, if the caller has it.
+    """
     request = await asked(store, item)
     closing = None
     if item.closed_seq is not None:
         (closing,) = await store.read(item.session_id, after=item.closed_seq - 1, limit=1)
-    return Shown(item, request, await who(store, store, item, request, now_us), closing)
+    return Shown(item, request, await who(store, row or await store.find(item.session_id), request, now_us), closing)
 
 
 async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
@@ -91,10 +96,10 @@ async def _around(index: Index, named: set[str], since_us: int, limit: int | Non
     filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
     found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
     wanted = named | {row.root for row in found.values()}
-    while missing := wanted - found.keys():
-        for session_id in missing:
-            found[session_id] = await index.find(session_id)
-            wanted.add(found[session_id].root)
+    while missing := wanted.difference(found):
+        rows = await index.sessions(Which(ids=frozenset(missing)), home=True)
+        found |= {row.session_id: row for row in rows}
+        wanted = {row.root for row in rows}
     return newest_first(found.values())
 
 

@@ -164,8 +164,9 @@ async def _passing(log: Log, wanted: Filter, session_ids: frozenset[str], now_us
     """Return the rows of those sessions that exist and pass the filter."""
     if not session_ids:
         return {}
-    which = msgspec.structs.replace(wanted.which, ids=session_ids)
-    rows, holders = await log.sessions(which), await log.holders()
+    holders = await log.holders()
+    which = msgspec.structs.replace(wanted.which(now_us, holders), ids=session_ids)
+    rows = await log.sessions(which)
     priced = wanted.over_pico is not None or wanted.under_pico is not None
     costs: dict[str, Costs] = await costs_of(log, *rows) if priced else {}
     return {
