@@ -12,7 +12,7 @@ from holdfast.errors import UsageError
 from holdfast.log.search.index import Lag, SearchIndex
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.service import search as module
-from holdfast.service.search import Page, keep_filled, parse_search, search
+from holdfast.service.search import Hit, Page, keep_filled, parse_search, search
 from tests.log.test_search_index import fill, opened, session
 from tests.support.synthetic.home import BEGIN_US, fill_home
 
@@ -83,7 +83,7 @@ async def test_pages_join_and_filters_pass_what_ps_passes(tmp_path: Path, monkey
         await fill(store, index)
         whole = await ask(store, index, "scripted")
         assert len(whole.hits) == 80
-        paged, after = [], ""
+        paged, after = list[Hit](), ""
         while page := (await ask(store, index, "scripted", after=after, limit=30)).hits:
             paged += page
             after = page[-1].session.row.session_id
