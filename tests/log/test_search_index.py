@@ -32,8 +32,6 @@ from holdfast.log.search.index import Lag, SearchIndex, expression_of, search_pa
 from holdfast.log.search.words import END, RESULT_CHARS, START, WORDS, words_of
 from holdfast.log.sqlite.store import SqliteStore
 
-FOREVER = 1 << 62
-
 
 @asynccontextmanager
 async def opened(home: Path) -> AsyncIterator[tuple[SqliteStore, SearchIndex]]:
@@ -63,7 +61,7 @@ async def fill(store: SqliteStore, index: SearchIndex) -> None:
 
 
 def found(index: SearchIndex, *words: str) -> list[tuple[str, int]]:
-    matches = index.matches(expression_of([(word, False) for word in words]), FOREVER, 100)
+    matches = index.matches(expression_of([(word, False) for word in words]), 100)
     return [(match.session_id, match.seq) for match in matches]
 
 
@@ -87,7 +85,7 @@ async def test_it_follows_the_log_and_shows_how_far_it_is_behind(tmp_path: Path)
         assert (await store.look(index.lag)).events == 1
         await fill(store, index)
         assert found(index, "pelican") == [("ses_b", 1), ("ses_a", 2)]
-        excerpt = index.excerpt(expression_of([("tabs", False)]), index.matches('"tabs"', FOREVER, 1)[0])
+        excerpt = index.excerpt(expression_of([("tabs", False)]), index.matches('"tabs"', 1)[0])
         assert [excerpt.text[start:end] for start, end in excerpt.marks] == ["tabs"]
         assert os.stat(index.path).st_mode & 0o777 == 0o600
 
@@ -101,7 +99,7 @@ async def test_no_text_is_syntax(tmp_path: Path, text: str) -> None:
         await fill(store, index)
         assert found(index, "zebra", "quagga") == [("ses_a", 1)]
         for start in (False, True):
-            index.matches(expression_of([(text, start), ("zebra", start)]), FOREVER, 1)
+            index.matches(expression_of([(text, start), ("zebra", start)]), 1)
         assert found(index, f"zebra {text}".replace("\0", " ")) == [("ses_a", 1)] or not text.isalnum()
 
 
