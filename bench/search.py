@@ -4,8 +4,8 @@
 
 The home has seeded synthetic sessions, 10,000 by default, of about 34 events. Appends of 20 sessions alternate between
 spells with the filler and spells without it. Each latency is printed with its CPU time and beside a floor, in turns
-with it: the wall time of 10 ms of CPU time in a thread of this process. Targets: append p50 with the filler ≤ 1.05 × without, lag p95 ≤ 1 s,
-searches and pages p95 ≤ 50 ms. A figure whose floor is above its target is invalid, not missed.
+with it: the wall time of 10 ms of CPU time in a thread of this process. Targets: append p50 with the filler ≤ 1.05 ×
+without, lag p95 ≤ 1 s, searches and pages p95 ≤ 50 ms. A figure whose floor is above its target is invalid, not missed.
 """
 
 from __future__ import annotations
