@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import get_args
@@ -31,8 +31,6 @@ from holdfast.log.search import index as module
 from holdfast.log.search.index import Lag, SearchIndex, expression_of, search_path
 from holdfast.log.search.words import END, RESULT_CHARS, START, WORDS, words_of
 from holdfast.log.sqlite.store import SqliteStore
-
-FOREVER = 1 << 62
 
 
 @asynccontextmanager
@@ -63,7 +61,7 @@ async def fill(store: SqliteStore, index: SearchIndex) -> None:
 
 
 def found(index: SearchIndex, *words: str) -> list[tuple[str, int]]:
-    matches = index.matches(expression_of([(word, False) for word in words]), FOREVER, 100)
+    matches = index.matches(expression_of([(word, False) for word in words]), 100)
     return [(match.session_id, match.seq) for match in matches]
 
 
@@ -87,7 +85,7 @@ async def test_it_follows_the_log_and_shows_how_far_it_is_behind(tmp_path: Path)
         assert (await store.look(index.lag)).events == 1
         await fill(store, index)
         assert found(index, "pelican") == [("ses_b", 1), ("ses_a", 2)]
-        excerpt = index.excerpt(expression_of([("tabs", False)]), index.matches('"tabs"', FOREVER, 1)[0])
+        excerpt = index.excerpt(expression_of([("tabs", False)]), index.matches('"tabs"', 1)[0])
         assert [excerpt.text[start:end] for start, end in excerpt.marks] == ["tabs"]
         assert os.stat(index.path).st_mode & 0o777 == 0o600
 
@@ -101,7 +99,7 @@ async def test_no_text_is_syntax(tmp_path: Path, text: str) -> None:
         await fill(store, index)
         assert found(index, "zebra", "quagga") == [("ses_a", 1)]
         for start in (False, True):
-            index.matches(expression_of([(text, start), ("zebra", start)]), FOREVER, 1)
+            index.matches(expression_of([(text, start), ("zebra", start)]), 1)
         assert found(index, f"zebra {text}".replace("\0", " ")) == [("ses_a", 1)] or not text.isalnum()
 
 
@@ -171,7 +169,7 @@ async def test_another_log_at_the_same_place_is_noticed(tmp_path: Path) -> None:
         assert found(index, "goal") == [("ses_c", 1), ("ses_a", 1)]
 
 
-DAMAGE = {
+DAMAGE: dict[str, Callable[[Path], object]] = {
     "foreign": lambda path: path.write_bytes(b"no database at all, but long enough " * 200),
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: os.truncate(path, 5_000),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
-from holdfast.log.base import EVERY, Which
+from holdfast.log.base import Which
+from holdfast.log.sqlite.store import SqliteStore
 from holdfast.service.filters import matching, parse
 from holdfast.service.sessions import sessions
 from holdfast.session.costs import Cost
 from holdfast.session.money import PICO
 from holdfast.session.rows import SessionRow
 from tests.service.test_queries import parked
+from tests.support.synthetic.home import BEGIN_US, fill_home
 
 HOUR_US = 3_600_000_000
 
@@ -101,5 +106,25 @@ async def test_the_store_answers_filters() -> None:
     assert await matching(stage.store, parse(["for:approval"]), now_us) == [old]
     assert await matching(stage.store, parse(["is:runnable"]), now_us) == [new]
     assert await matching(stage.store, parse([]), now_us) == [new, old]
-    assert parse(["for:approval"]).which == Which(status="parked", reason="person")
-    assert parse(["is:running"]).which == EVERY
+    assert parse(["for:approval"]).which(now_us, ()) == Which(status="parked", reason="person")
+    assert parse(["is:running"]).which(now_us, ["ses_a"]) == Which(ids=frozenset({"ses_a"}))
+    assert await matching(stage.store, parse(["is:running"]), now_us) == []
+
+
+@pytest.mark.parametrize("terms", [["is:parked"], ["job-1"], ["spend:>0.5"], ["newer:30h"], ["older:30h"], ["é"], []])
+async def test_pages_join_to_what_a_filter_passes(tmp_path: Path, terms: list[str]) -> None:
+    """A filter that the database answers passes the same sessions as each row by itself."""
+    database = tmp_path / "holdfast.db"
+    fill_home(database, 60, facts=3)
+    async with await SqliteStore.open(database, workers=tmp_path / "workers", clock=SystemClock()) as store:
+        now_us = BEGIN_US + 60 * HOUR_US
+        wanted = parse(terms)
+        rows = await sessions(store)
+        passing = [each for each in rows if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
+        assert await matching(store, wanted, now_us) == passing
+        paged, after = [], ""
+        while page := await matching(store, wanted, now_us, after=after, limit=7):
+            paged += page
+            after = page[-1].row.session_id
+        assert paged == passing
+        assert len(passing) < len(rows) or not terms

@@ -175,7 +175,9 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
     `root` is the top session of a tree, `parent` the session that opened the session; `top` selects sessions without a
     parent. `status` and `reason` are those of the row, which does not reflect live processes; only a parked session
     has a reason. `updated_us` is the earliest time of the latest event. `ids` and `roots`, if not empty, are the
-    sessions, or the top sessions of trees, to choose from.
+    sessions, or the top sessions of trees, to choose from. `before_us` is the latest time of the latest event.
+    `words`, in lower case and ASCII, are all in the goal, key, id, name, or model. `over_pico` is exceeded by what the
+    whole tree of the session cost.
     """
 
     root: str = ""
@@ -186,9 +188,12 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
     updated_us: int = 0
     ids: frozenset[str] = frozenset()
     roots: frozenset[str] = frozenset()
+    before_us: int = 0
+    words: tuple[str, ...] = ()
+    over_pico: int = 0
 
-    def has(self, row: SessionRow) -> bool:
-        """Return True if a row passes the filter."""
+    def has(self, row: SessionRow, tree_pico: int) -> bool:
+        """Return True if a row passes the filter. `tree_pico` is what all sessions of its tree cost."""
         return (
             self.root in ("", row.root)
             and self.parent in ("", row.parent)
@@ -198,7 +203,15 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
             and row.updated_us >= self.updated_us
             and (not self.ids or row.session_id in self.ids)
             and (not self.roots or row.root in self.roots)
+            and (not self.before_us or row.updated_us <= self.before_us)
+            and all(word in words_of(row) for word in self.words)
+            and (not self.over_pico or tree_pico > self.over_pico)
         )
+
+
+def words_of(row: SessionRow) -> str:
+    """The text of a row that words of a filter are looked up in, in lower case."""
+    return "\n".join((row.goal, row.key, row.session_id, row.name, row.model)).lower()
 
 
 EVERY = Which()
@@ -232,6 +245,10 @@ class Index(Protocol):
 
     async def count(self, which: Which = EVERY) -> int:
         """Return the number of sessions that pass the filter, without the home's own log."""
+        ...
+
+    async def counts(self) -> dict[RowStatus, int]:
+        """Return the number of sessions of each status, without the home's own log."""
         ...
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:

@@ -5,8 +5,9 @@ Nothing is written to disk. A worker lives from its first lease until `worker_di
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import anyio
 import anyio.lowlevel
@@ -21,7 +22,7 @@ from holdfast.log.transaction import LAST, Transaction, fenced, is_like, pick, p
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.money import AccountRow
-from holdfast.session.rows import ItemRow, SessionRow, Uptime, due_at, due_rank, is_due
+from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime, due_at, due_rank, is_due
 
 T = TypeVar("T")
 
@@ -248,12 +249,19 @@ class MemoryStore:
         self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
         await anyio.lowlevel.checkpoint()
-        rows = [row for row in self._tables.rows.values() if (home or row.session_id != HOME) and which.has(row)]
+        spent: Counter[str] = Counter()
+        for row in self._tables.rows.values():
+            spent[row.root] += row.cost_pico
+        rows = [row for row in self._tables.rows.values() if home or row.session_id != HOME]
+        rows = [row for row in rows if which.has(row, spent[row.root])]
         rows = [row for row in rows if before is None or is_older(row, before)]
         return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)[:limit]
 
     async def count(self, which: Which = EVERY) -> int:
         return len(await self.sessions(which))
+
+    async def counts(self) -> dict[RowStatus, int]:
+        return {status: len(await self.sessions(Which(status=status))) for status in get_args(RowStatus)}
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         await anyio.lowlevel.checkpoint()

@@ -21,11 +21,11 @@ from holdfast.facts.people import (
     Verdict,
 )
 from holdfast.facts.session import Agent, People, SessionCreated
-from holdfast.log.base import Index, Log, PostReceipt, Which
+from holdfast.log.base import Log, PostReceipt, Which
 from holdfast.service.posting import Poster, person
 from holdfast.session.decide.waits import may_answer, proof_text, seen_until_us
 from holdfast.session.money import AccountRow, usd
-from holdfast.session.rows import ItemRow, item_key
+from holdfast.session.rows import ItemRow, SessionRow, item_key
 from holdfast.session.tools import find_tool, main_argument
 
 GRANT_EXAMPLE = "for example: holdfast approve ITEM --for 2h"
@@ -52,10 +52,9 @@ async def asked(log: Log, item: ItemRow) -> ApprovalRequested:
     return event.fact
 
 
-async def who(log: Log, index: Index, item: ItemRow, request: ApprovalRequested, now_us: int) -> tuple[str, ...]:
-    """Return the names of the users who may answer an item now; empty means everyone."""
-    row = await index.find(item.session_id)
-    created = await _created(log, item.session_id)
+async def who(log: Log, row: SessionRow, request: ApprovalRequested, now_us: int) -> tuple[str, ...]:
+    """Return the names of the users who may answer an item of a session now; empty means everyone."""
+    created = await _created(log, row.session_id)
     people = created.people if created else People()
     return may_answer(people, row.owner, request, now_us)
 
@@ -106,7 +105,7 @@ class Answers(Poster):
         Posts nothing for a caller who may not answer the item.
         """
         request = await asked(self.log, item)
-        names = await who(self.log, self.index, item, request, self.clock.now_us())
+        names = await who(self.log, await self.index.find(item.session_id), request, self.clock.now_us())
         if item.status != "open" or (names and self.person not in names):
             return None
         expires_us = seen_until_us(request.expires_us, self.clock.now_us())
@@ -169,7 +168,7 @@ class Answers(Poster):
                 await self.post(row.session_id, UserResume(reason=reason))
 
     async def _check(self, item: ItemRow, request: ApprovalRequested, given: Answer) -> None:
-        names = await who(self.log, self.index, item, request, self.clock.now_us())
+        names = await who(self.log, await self.index.find(item.session_id), request, self.clock.now_us())
         if names and self.person not in names:
             raise UsageError(
                 f"{item.item_id} may be answered by {' or '.join(names)} and you are {self.person}; nothing was "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, get_args
 
 import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.facts.shift import ParkReason
-from holdfast.log.base import EVERY, Which
+from holdfast.log.base import PAGE, Which, words_of
 from holdfast.service.sessions import Session, Store, sessions
 from holdfast.session.costs import Cost
 from holdfast.session.rows import RowStatus, SessionRow
@@ -44,18 +44,24 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     newer_us: int | None = None
     words: tuple[str, ...] = ()
 
-    @property
-    def which(self) -> Which:
-        """The part of the filter that an index answers: rows outside it do not pass."""
-        if self.status in ("done", "failed", "cancelled", "parked"):
-            return Which(status=self.status, reason=self.reason)  # type: ignore[arg-type]
-        return Which(status="parked", reason=self.reason) if self.reason else EVERY
+    def which(self, now_us: int, holders: Collection[str]) -> Which:
+        """The part of the filter that the log answers: rows outside it do not pass. `holders` are running sessions."""
+        status = self.status if self.status in ("done", "failed", "cancelled", "parked") else ""
+        return Which(
+            status="parked" if self.reason and not self.status else status,  # type: ignore[arg-type]
+            reason=self.reason,
+            ids=frozenset(holders) if self.status == "running" else frozenset(),
+            updated_us=max(0, now_us - self.newer_us) if self.newer_us is not None else 0,
+            before_us=max(1, now_us - self.older_us) if self.older_us is not None else 0,
+            words=tuple(word for word in self.words if word.isascii()),
+            over_pico=self.over_pico or 0,
+        )
 
     def has(self, row: SessionRow, cost: Cost, now_us: int, *, running: bool) -> bool:
         """Return True if a session passes. `cost` is that of its tree."""
         status = "running" if running else row.status
         age_us = now_us - row.updated_us
-        text = " ".join((row.goal, row.key, row.session_id, row.name, row.model)).lower()
+        text = words_of(row)
         return (
             (self.status in ("", status) or (self.status == "unfinished" and status in _UNFINISHED))
             and (not self.reason or (status == "parked" and row.reason == self.reason))
@@ -125,7 +131,21 @@ _READERS: dict[str, Callable[[str, str], dict[str, Any]]] = {
 }
 
 
-async def matching(store: Store, wanted: Filter, now_us: int) -> list[Session]:
-    """Return all sessions that pass a filter at this time, newest first."""
-    found = await sessions(store, wanted.which)
-    return [each for each in found if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
+async def matching(
+    store: Store, wanted: Filter, now_us: int, *, after: str = "", limit: int | None = None
+) -> list[Session]:
+    """Return the sessions that pass a filter at this time, newest first.
+
+    A page starts after the session `after`, the last one of the previous page, and has at most `limit` sessions.
+    """
+    holders = await store.holders()
+    if wanted.status == "running" and not holders:
+        return []
+    which, found = wanted.which(now_us, holders), list[Session]()
+    size = None if limit is None else min(PAGE, max(limit, 20))
+    while rows := await sessions(store, which, after=after, limit=size):
+        found += [each for each in rows if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
+        after = rows[-1].row.session_id
+        if limit is None or len(found) >= limit or len(rows) < min(PAGE, max(limit, 20)):
+            break
+    return found[:limit]

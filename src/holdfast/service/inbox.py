@@ -78,24 +78,26 @@ async def items(
     store: Store, now_us: int, *, session_id: str = "", open_only: bool = True, limit: int | None = None
 ) -> list[Shown]:
     """Return the items of all sessions or of one, oldest first; without `open_only` also the closed ones."""
-    rows = await store.items(open_only=open_only, limit=limit)
-    rows = [row for row in rows if session_id in ("", row.session_id)]
-    spent = await costs_of(store, *[await store.find(name) for name in {row.session_id for row in rows}])
-    return [await _shown(store, row, now_us, spent[row.session_id]) for row in rows]
+    found = [row for row in await store.items(open_only=open_only, limit=limit) if session_id in ("", row.session_id)]
+    ids = frozenset(item.session_id for item in found)
+    rows = {row.session_id: row for row in await store.sessions(Which(ids=ids), home=True)} if ids else {}
+    spent = await costs_of(store, *rows.values())
+    return [await _shown(store, each, now_us, rows[each.session_id], spent) for each in found]
 
 
 async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
     """Return an item with its full request, the users who may answer it, and the event that closed it."""
-    spent = await costs_of(store, await store.find(item.session_id))
-    return await _shown(store, item, now_us, spent[item.session_id])
+    row = await store.find(item.session_id)
+    return await _shown(store, item, now_us, row, await costs_of(store, row))
 
 
-async def _shown(store: Store, item: ItemRow, now_us: int, spent: Costs) -> Shown:
+async def _shown(store: Store, item: ItemRow, now_us: int, row: SessionRow, spent: Mapping[str, Costs]) -> Shown:
     request = await asked(store, item)
     closing = None
     if item.closed_seq is not None:
         (closing,) = await store.read(item.session_id, after=item.closed_seq - 1, limit=1)
-    return Shown(item, request, await who(store, store, item, request, now_us), closing, spent)
+    names = await who(store, row, request, now_us)
+    return Shown(item, request, names, closing, spent.get(item.session_id, Costs()))
 
 
 async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
@@ -104,10 +106,10 @@ async def _around(index: Index, named: set[str], since_us: int, limit: int | Non
     filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
     found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
     wanted = named | {row.root for row in found.values()}
-    while missing := wanted - found.keys():
-        for session_id in missing:
-            found[session_id] = await index.find(session_id)
-            wanted.add(found[session_id].root)
+    while missing := wanted.difference(found):
+        rows = await index.sessions(Which(ids=frozenset(missing)), home=True)
+        found |= {row.session_id: row for row in rows}
+        wanted = {row.root for row in rows}
     return newest_first(found.values())
 
 

@@ -21,11 +21,8 @@ from holdfast.session.rows import SessionRow
 SHOWN = 3
 """Matching events shown of each session."""
 
-CHUNK, MOST = 1_000, 5_000
-"""Matching events, the latest ones, that are ranked at a time, and in all for a search with a filter."""
-
-ENOUGH = 100
-"""Number of sessions that pass a filter after which no further events are ranked."""
+RANKED, RANKED_FILTERED = 1_000, 2_000
+"""Number of matching events, the latest ones, that are ranked: without a filter of sessions, and with one."""
 
 PHRASES_MAX = 32
 """Maximum number of words and phrases of a search."""
@@ -122,20 +119,16 @@ async def search(
     Raises `UsageError` if that session is no longer found.
     """
     expression = expression_of(query.phrases)
+    count = RANKED if query.filter == NO_FILTER else RANKED_FILTERED
+    matches = await anyio.to_thread.run_sync(index.matches, expression, count)
     found: dict[str, list[Match]] = {}
+    for match in matches:
+        found.setdefault(match.session_id, []).append(match)
     rows: dict[str, SessionRow] = {}
-    before, ranked, more = 1 << 62, 0, True
-    while more and ranked < MOST and len(rows) < ENOUGH:
-        matches = await anyio.to_thread.run_sync(index.matches, expression, before, CHUNK)
-        new = frozenset(match.session_id for match in matches).difference(found)
-        for match in matches:
-            found.setdefault(match.session_id, []).append(match)
-        ranked, more = ranked + len(matches), len(matches) == CHUNK
-        before = matches[-1].document if matches else before
-        if query.filter == NO_FILTER:
-            break
-        rows |= await _passing(log, query.filter, new, now_us)
-    order = sorted(found if query.filter == NO_FILTER else rows, key=lambda each: min(map(_rank, found[each])))
+    if query.filter != NO_FILTER:
+        rows = await _passing(log, query.filter, frozenset(found), now_us)
+        found = {session_id: found[session_id] for session_id in rows}
+    order = sorted(found, key=lambda each: min(map(_rank, found[each])))
     if after:
         session_id = (await log.find(after)).session_id
         if session_id not in order:
@@ -152,7 +145,7 @@ async def search(
         return Hit(Session(rows[session_id], session_id in holders, costs[session_id]), events, len(best))
 
     hits = await anyio.to_thread.run_sync(lambda: tuple(shown(each) for each in page))
-    return Page(hits, limit is not None and len(order) > limit, not more, await log.look(index.lag))
+    return Page(hits, limit is not None and len(order) > limit, len(matches) < count, await log.look(index.lag))
 
 
 def _rank(match: Match) -> tuple[float, int]:
@@ -164,8 +157,9 @@ async def _passing(log: Log, wanted: Filter, session_ids: frozenset[str], now_us
     """Return the rows of those sessions that exist and pass the filter."""
     if not session_ids:
         return {}
-    which = msgspec.structs.replace(wanted.which, ids=session_ids)
-    rows, holders = await log.sessions(which), await log.holders()
+    holders = await log.holders()
+    which = msgspec.structs.replace(wanted.which(now_us, holders), ids=session_ids)
+    rows = await log.sessions(which)
     priced = wanted.over_pico is not None or wanted.under_pico is not None
     costs: dict[str, Costs] = await costs_of(log, *rows) if priced else {}
     return {

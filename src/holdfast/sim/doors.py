@@ -26,7 +26,7 @@ from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
 from holdfast.model.base import ModelRequest, StreamPart
 from holdfast.session.home import Stop
 from holdfast.session.money import AccountRow
-from holdfast.session.rows import ItemRow, SessionRow, Uptime
+from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
 from holdfast.sim.process import FullDisk, NoHands, NoSandbox, Process, StuckHands
 from holdfast.sim.record import Asked, Heard, Served
 from holdfast.sim.script import PRICE
@@ -163,6 +163,9 @@ class StoreDoor:
 
     async def count(self, which: Which = EVERY) -> int:
         return await self._process.through("count", lambda: self._store.count(which))
+
+    async def counts(self) -> dict[RowStatus, int]:
+        return await self._process.through("counts", self._store.counts)
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """Return due sessions. No weather strikes here: a process killed at this point has not begun."""

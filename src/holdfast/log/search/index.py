@@ -128,9 +128,9 @@ class SearchIndex:
         with self._lock:
             self._discard()
 
-    def matches(self, expression: str, before: int, count: int) -> list[Match]:
-        """Return the latest matching events before a document, newest first. `expression` is one of `expression_of`."""
-        values = {"expression": expression, "before": before, "count": count}
+    def matches(self, expression: str, count: int) -> list[Match]:
+        """Return the latest matching events, newest first. `expression` is one of `expression_of`."""
+        values = {"expression": expression, "count": count}
         return self._run(lambda db: [Match(*row) for row in db.execute(_SQL["matches"], values)])
 
     def excerpt(self, expression: str, match: Match) -> Excerpt:

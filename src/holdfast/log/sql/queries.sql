@@ -26,6 +26,15 @@ from sessions where {conditions} order by created_us desc, session_id desc limit
 -- name: sessions_count
 select count(*) from sessions where {conditions};
 
+-- name: counts
+-- The number of sessions of each status, without the home's own log: one partial index for each.
+select 'runnable', count(*) from sessions where status = 'runnable'
+union all select 'parked', count(*) from sessions where status = 'parked'
+union all select 'done', count(*) from sessions where status = 'done'
+union all select 'failed', count(*) from sessions where status = 'failed'
+union all select 'cancelled', count(*) from sessions where status = 'cancelled'
+union all select status, -1 from sessions where session_id = :home;
+
 -- name: sessions_like
 -- Ids of sessions whose id or key begins with the text, or whose id ends with it; three are enough for "not unique".
 select session_id from sessions
@@ -65,7 +74,7 @@ select (select min(due_us) from sessions where due_us > :now_us and status = 'pa
 
 -- name: held
 -- Sessions whose shift has not ended; whether its worker lives is the kernel's word, not ours.
-select session_id, holder from sessions where holder <> '' order by session_id;
+select session_id, holder from sessions where holder <> '';
 
 -- name: insert_session
 insert into sessions (session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash,

@@ -42,10 +42,10 @@ delete from sessions where number = :session;
 insert into words (words) values ('optimize');
 
 -- name: matches
--- The latest matching events before a document, with their rank: lower is better, and a file name counts twice.
+-- The latest matching events, with their rank: lower is better, and a file name counts twice.
 select d.id, s.session_id, d.seq, d.kind, d.at_us, bm25(words, 1.0, 2.0)
 from words join documents d on d.id = words.rowid join sessions s on s.number = d.session
-where words match :expression and words.rowid < :before order by words.rowid desc limit :count;
+where words match :expression order by words.rowid desc limit :count;
 
 -- name: excerpt
 select snippet(words, -1, :start, :end, '…', :tokens) from words where words match :expression and rowid = :id;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -41,6 +42,11 @@ _FILTERS = {
     "updated_us": "updated_us >= :updated_us",
     "ids": "session_id in (select value from json_each(:ids))",
     "roots": "root in (select value from json_each(:roots))",
+    "before_us": "updated_us <= :before_us",
+    # Newlines keep words from matching across two fields. `json_each` has a column `key` of its own.
+    "words": "not exists (select 1 from json_each(:words) where instr(lower(sessions.goal || char(10) || sessions.key "
+    "|| char(10) || session_id || char(10) || name || char(10) || model), value) = 0)",
+    "over_pico": "(select sum(tree.cost_pico) from sessions tree where tree.root = sessions.root) > :over_pico",
 }
 """Map from a field of `Which` to its condition. A status is a literal, so that SQLite uses its index."""
 
@@ -48,7 +54,7 @@ _FILTERS = {
 def _conditions(which: Which, home: bool, before: SessionRow | None) -> tuple[str, dict[str, object]]:
     """Return the SQL condition of a filter and a page, and its values. Empty fields of the filter add no condition."""
     values: dict[str, object] = {
-        name: json.dumps(sorted(value)) if isinstance(value, frozenset) else value
+        name: json.dumps(sorted(value)) if isinstance(value, (frozenset, tuple)) else value
         for name, value in asdict(which).items()
         if value
     }
@@ -139,6 +145,13 @@ class Reader:
         conditions, values = _conditions(which, False, None)
         ((found,),) = self._connection.execute(SQL["sessions_count"].format(conditions=conditions), values)
         return int(found)
+
+    def counts(self) -> dict[RowStatus, int]:
+        """Return the number of sessions of each status, without the home."""
+        found: Counter[RowStatus] = Counter()
+        for status, count in self._rows("counts", home=HOME):
+            found[status] += count
+        return dict(found)
 
     def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str]]:
         """`(session, holder)` of due sessions, longest due first."""

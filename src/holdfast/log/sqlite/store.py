@@ -27,7 +27,7 @@ from holdfast.log.verify import Beside, Look
 from holdfast.log.worker_locks import is_live
 from holdfast.session.home import Stop
 from holdfast.session.money import AccountRow
-from holdfast.session.rows import ItemRow, SessionRow, Uptime
+from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
 
 T = TypeVar("T")
 
@@ -172,6 +172,9 @@ class SqliteStore:
 
     async def count(self, which: Which = EVERY) -> int:
         return await self._read(lambda reader: reader.count(which))
+
+    async def counts(self) -> dict[RowStatus, int]:
+        return await self._read(lambda reader: reader.counts())
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """Return due sessions, without those that a live process holds."""

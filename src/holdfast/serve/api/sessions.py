@@ -39,9 +39,11 @@ async def listed(asked: Asked[SessionsQuery, Nothing]) -> SessionPage:
         raise UsageError(f"the filter cannot be read: {error}") from error
     found: list[Session] = []
     after, limit, now_us = asked.query.after, asked.query.limit, asked.site.clock.now_us()
-    more, scanned = True, 0
+    holders = await asked.site.store.holders()
+    which, scanned = wanted.which(now_us, holders), 0
+    more = bool(holders) or wanted.status != "running"
     while more and len(found) < limit and scanned < SCANNED_MAX:
-        page = await sessions(asked.site.store, wanted.which, after=after, limit=LISTED_MAX)
+        page = await sessions(asked.site.store, which, after=after, limit=LISTED_MAX)
         more, scanned = len(page) == LISTED_MAX, scanned + len(page)
         for place, each in enumerate(page, 1):
             after = each.row.session_id

@@ -121,7 +121,7 @@ async def _found(
         rows = newest_first([await store.find(session_id) for session_id in holders])
         return await _passing(store, wanted, rows, now_us, set(holders), sees), "", 0
     found, looked = [], 0
-    which = msgspec.structs.replace(wanted.which, top=True) if top else wanted.which
+    which = msgspec.structs.replace(wanted.which(now_us, holders), top=top)
     before = await store.find(after) if after else None
     while looked < SCANNED:
         rows = await store.sessions(which, before=before, limit=PART)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from holdfast.errors import EmergencyStop, HeadMoved, LogDamaged, UnknownSession, UsageError
 from holdfast.facts.base import Erased, Text
@@ -13,7 +14,7 @@ from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot, Which, each_session
 from holdfast.log.verify import verify
 from holdfast.session.fold import empty, fold
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import RowStatus, SessionRow
 from holdfast.session.state import State
 from holdfast.session.tenant import only_agents
 from holdfast.testing.log.rig import Rig, Scenario
@@ -123,7 +124,7 @@ async def the_end_of_a_child_wakes_its_parent(rig: Rig) -> None:
 
 
 async def sessions_are_listed_in_pages(rig: Rig) -> None:
-    """Filters agree with `Which.has`, and pages of any size add up to the list, without the home."""
+    """Filters agree with `Which.has`, counts with the list, and pages of any size add up to it, without the home."""
     case = Scenario(rig)
     _, child = await _family(case)
     await case.append(child, case.parked("job"), head=(await case.row("ses_b")).head)
@@ -136,8 +137,15 @@ async def sessions_are_listed_in_pages(rig: Rig) -> None:
     filters = [Which(), Which(root="ses_a"), Which(parent="ses_a"), Which(top=True), Which(status="runnable")]
     filters += [Which(reason="job"), Which(status="parked", reason="timer"), Which(updated_us=middle)]
     filters += [Which(top=True, status="runnable", updated_us=middle), Which(root="ses_none")]
+    filters += [Which(ids=frozenset({"ses_d", "ses_g", "ses_none"})), Which(roots=frozenset({"ses_a", "ses_e"}))]
+    filters += [Which(before_us=middle), Which(words=("ses_", "g")), Which(words=("a", "no such word"))]
+    filters += [Which(over_pico=1), Which(ids=frozenset({"ses_d"}), words=("ses_e",))]
+    spent = {root: sum(row.cost_pico for row in rows if row.root == root) for root in {row.root for row in rows}}
+    counts = await rig.store.counts()
+    for status in get_args(RowStatus):
+        assert counts[status] == sum(row.status == status for row in rows)
     for which in filters:
-        wanted = [row for row in rows if which.has(row)]
+        wanted = [row for row in rows if which.has(row, spent[row.root])]
         assert await rig.store.sessions(which) == wanted
         assert await rig.store.count(which) == len(wanted)
         for size in (1, 2, len(rows)):
