@@ -68,7 +68,7 @@ VERBS: dict[str, VerbInfo] = {
     "stop": VerbInfo("worker", "Stop every session, or lift the stop", "holdfast stop --all"),
     "cancel": VerbInfo("steer", "Cancel a session permanently", "holdfast cancel 7f3k9q"),
     "worker": VerbInfo("worker", "Run sessions as they become due", "holdfast worker --concurrency 8"),
-    "ps": VerbInfo("ps", "List sessions", "holdfast ps --tree"),
+    "ps": VerbInfo("ps", "List sessions", "holdfast ps is:parked"),
     "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),
     "why": VerbInfo(
         "brief", "Trace a line of code to its merge, task, call, and criterion", "holdfast why src/app.py:12"
@@ -106,7 +106,7 @@ VERBS: dict[str, VerbInfo] = {
 _OTHER_WORDS = {
     "ls": "ps", "list": "ps", "status": "ps", "sessions": "ps", "log": "logs", "events": "logs", "tail": "logs",
     "start": "run", "exec": "run", "new": "run", "continue": "wake", "kill": "cancel", "abort": "cancel",
-    "message": "send", "say": "send", "watch": "attach", "cost": "budget", "reply": "answer", "serve": "worker",
+    "message": "send", "say": "send", "watch": "attach", "reply": "answer", "serve": "worker",
     "check": "doctor", "diagnose": "doctor", "halt": "stop", "summary": "brief", "blame": "why",
 }  # fmt: skip
 """Words that users of other tools try first."""
@@ -195,7 +195,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         args, unknown = build_parser(only=verb).parse_known_args(words)
         if unknown:
-            near = difflib.get_close_matches(unknown[0], args.options, 1)
+            text = next((args.__dict__[name] for name in FREE_TEXT if args.__dict__.get(name)), "")
+            if text and not any(word.startswith("-") for word in unknown):
+                args.complain(f'put the text in quotes: "{" ".join([text, *unknown])}"')
+            near = difflib.get_close_matches(unknown[0], args.options, 1, cutoff=0.75)
             meant = f"; did you mean {near[0]}?" if near else ""
             args.complain(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         for word in words:
@@ -204,6 +207,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = importlib.import_module("holdfast.app.cli.start")
         return int(start.start(getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run"), args))
 
+
+FREE_TEXT = ("goal", "text")
+"""Arguments that users type as several words without quotes."""
 
 _MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.detached import see_to
-from holdfast.app.exits import name_of
+from holdfast.app.exits import name_of, short_name
 from holdfast.app.home import is_served
 from holdfast.app.screen.events import one_line
+from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import budget_pico, database_path
 from holdfast.app.settings.values import nearest
 from holdfast.clock import DAY, SystemClock, local_time
@@ -61,7 +63,7 @@ async def budget_run(call: Call) -> int:
         chosen = call.args.account or (path[0] if row else "")
         if call.args.account and chosen not in path:
             where = f"on the path of {name_of(row)}" if row else "here"
-            meant = nearest(chosen, path) if path else "there is none yet"
+            meant = nearest(chosen, path, "`holdfast budget`") if path else "there is none yet"
             raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
         if caps and not chosen:
             raise UsageError(
@@ -72,7 +74,8 @@ async def budget_run(call: Call) -> int:
             await runtime.intake.set_cap(row, chosen, period, cap)
         known = {account.account_id: account for account in await runtime.store.accounts()}
         shown = path if row or not call.args.account else [chosen]
-        _show(call, [known[name] for name in shown if name in known])
+        names = {each.session_id: short_name(each) for each in await runtime.store.sessions()}
+        _show(call, [known[name] for name in shown if name in known], names)
         if caps and row:
             call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
         elif caps and is_served(runtime.home, database_path(call.settings)):
@@ -84,7 +87,7 @@ async def budget_run(call: Call) -> int:
         return 0
 
 
-def _show(call: Call, accounts: list[AccountRow]) -> None:
+def _show(call: Call, accounts: list[AccountRow], names: Mapping[str, str]) -> None:
     now_us = SystemClock().now_us()
     if call.json:
         for account in accounts:
@@ -100,9 +103,11 @@ def _show(call: Call, accounts: list[AccountRow]) -> None:
     if not accounts:
         call.say("no money is counted yet; the first session opens an account")
         return
-    call.say(f"{'ACCOUNT':<32} {'PERIOD':<7} {'CAP':>10} {'SPENT':>10} {'HELD':>10} {'LEFT':>10}")
+    width = terminal_width(1) or 85
+    room = max(8, min(32, width - len(f" {'':<7}{'':>11}{'':>11}{'':>11}{'':>11} ")))
+    call.say(f"{'ACCOUNT':<{room}} {'PERIOD':<7} {'CAP':>10} {'SPENT':>10} {'HELD':>10} {'LEFT':>10}")
     for account in accounts:
-        name = account.account_id
+        name = one_line(names.get(account.account_id, account.account_id), room)
         for period in FLAGS.values():
             cap = account.cap_of(period)
             if period != "total" and cap is None:
@@ -110,7 +115,7 @@ def _show(call: Call, accounts: list[AccountRow]) -> None:
             spent, held = account.spent_in(period, now_us), account.reserved_pico
             left = "no cap" if cap is None else usd(cap - spent - held)
             capped = "-" if cap is None else usd(cap)
-            call.say(f"{name:<32} {period:<7} {capped:>10} {usd(spent):>10} {usd(held):>10} {left:>10}")
+            call.say(f"{name:<{room}} {period:<7} {capped:>10} {usd(spent):>10} {usd(held):>10} {left:>10}")
             name = ""
 
 
@@ -135,9 +140,12 @@ async def cost_run(call: Call) -> int:
         rows.writerow((call.args.by, "usd", "complete"))
         rows.writerows((line.label, usd_float(line.cost.pico), not line.cost.unpriced) for line in (*found, total))
         return 0
+    width = terminal_width(1) or 80
+    room, counts = max(12, min(54, width - 25)), call.args.by != "day"
+    call.say(f"{call.args.by.upper():<{room}}  {'COST':>12}{'  SESSIONS' if counts else ''}")
     for line in (*found, total):
-        more = f"  {line.sessions:>6}" if call.args.by != "day" else ""
-        call.say(f"{one_line(line.label, 54):<54}  {line.cost.short:>12}{more}")
+        more = f"  {line.sessions:>8}" if counts else ""
+        call.say(f"{one_line(line.label, room):<{room}}  {line.cost.short:>12}{more}")
     if total.cost.unpriced:
         call.note("`+` and `–`: a part had no price, so it is not in the sum.")
     if any(line.label == EARLIER for line in found):
