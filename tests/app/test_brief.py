@@ -160,7 +160,7 @@ async def test_of_two_tasks_that_were_merged_together_the_one_that_wrote_the_lin
 
 
 def test_an_ordinary_session_and_all_that_moved(type: Type, tmp_path: Path) -> None:
-    assert "Nothing did." in type("brief").went().out
+    assert "No session changed." in type("brief").went().out
     model = script(tmp_path / "m.json", bash("echo 1 > new.txt"), turn(text="Done."), price=PRICE)
     type("run", "tidy up", "--model", model, "--session-id", "tidy", "--ask", "bash").went(3)
     text = type("brief", "tidy").went().out
@@ -183,7 +183,7 @@ def test_an_ordinary_session_and_all_that_moved(type: Type, tmp_path: Path) -> N
     assert "## Finished (1)" in second
     assert "tidy: done, $0.63" in second
     third = type("brief").went().out
-    assert "Nothing did." in third
+    assert "No session changed." in third
     (entry,) = type("brief", "--since", "2d", "--json").went().lines
     assert (entry["type"], entry["group"], entry["key"]) == ("brief", "finished", "tidy")
     text = type("brief", "tidy").went().out

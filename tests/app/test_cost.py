@@ -162,7 +162,7 @@ def test_a_report_for_people_and_for_tables(type: Type, trees: Trees) -> None:
 
 
 def test_nothing_has_been_spent(type: Type) -> None:
-    assert type("cost").went().out.split() == ["total", "$0.0000"]
+    assert type("cost").went().out.split() == ["DAY", "COST", "total", "$0.0000"]
 
 
 def test_a_cap_for_the_whole_home(type: Type, tmp_path: Path) -> None:

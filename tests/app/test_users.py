@@ -188,7 +188,7 @@ def test_what_an_ordinary_user_may_not(user: Callable[..., Said], model: str, tm
     run = ("run", "x", "--model", model)
     if os.getuid() == 0:
         user(*run, "--workspace", project).refused(2, "not writable for you")
-        user("ps", without=("HOME",)).refused(5, "--home DIR or HOLDFAST_HOME")
+        user("ps", without=("HOME",)).refused(5, "set HOME", "nothing was started")
         user("ps", "--home", "/root/h").refused(5, "Permission denied", "--home DIR")
         user("ps", "--home", project).refused(5, "Permission denied", "--home DIR")
         user("ps", "--db", f"sqlite:///{project}/x.db").refused(5, "Permission denied")

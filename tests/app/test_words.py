@@ -32,7 +32,7 @@ USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("wkae", "kept"), ("unknown command 'wkae'", "did you mean 'wake'?", "holdfast wake 7f3k9q")),
     (("--frob",), ("--frob", "holdfast --help")),
     (("run", "x", "--frob"), ("holdfast run: ", "--frob", "holdfast run ")),
-    (("ps", "--al"), ("holdfast ps: ", "--al", "holdfast ps --tree")),
+    (("ps", "--al"), ("holdfast ps: ", "--al", "holdfast ps is:parked")),
     (("ps", "is:lost"), ("unknown status in 'is:lost'", "parked")),
     (("ps", "its:parked"), ("unknown filter 'its:parked'", "is:STATUS", "older:AGE")),
     (("ps", "is:done", "--tree"), ("--tree", "takes no filters")),

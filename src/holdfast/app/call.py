@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -89,6 +90,7 @@ def _put(stream: TextIO, line: str) -> None:
     except BrokenPipeError:
         raise ReaderGone from None
     except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes what is left once more at its end
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         kind = StorageFull if full else CannotRunSafely
         raise kind(

@@ -104,7 +104,11 @@ async def typed_line(question: str) -> str:
     await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
     print(question, end="", file=sys.stderr, flush=True)
-    await anyio.wait_readable(sys.stdin.fileno())
+    try:
+        await anyio.wait_readable(sys.stdin.fileno())
+    except anyio.get_cancelled_exc_class():  # Ctrl-C: the next line begins below the question
+        print(file=sys.stderr, flush=True)
+        raise
     return os.read(sys.stdin.fileno(), 4096).decode("utf-8", "replace").strip()
 
 

@@ -135,9 +135,11 @@ def show_changes(call: Call, found: list[Change]) -> None:
 
 def _kept(row: SessionRow, point: Point) -> str:
     if not point.kept:
-        more = f"; they were first kept after event {point.later_seq}" if point.later_seq else ""
+        name, first = row.session_id, point.later_seq
+        if not first:
+            raise UsageError(f"session {name} has kept no files, since no call used its workspace; nothing was changed")
         raise UsageError(
-            f"the files of session {row.session_id} after event {point.state.seq} were not kept{more}: nothing was "
-            "changed; name another position"
+            f"the files of session {name} after event {point.state.seq} were not kept; nothing was changed: they were "
+            f"first kept after event {first}"
         )
     return point.kept

@@ -68,8 +68,8 @@ def choose_user(workspace: Workspace) -> HandsUser:
         return user
     raise CannotRunSafely(
         f"{path} belongs to root, and tool calls never run as root; nothing was started or changed. Name a user who "
-        f"may write there (--user NAME), or give the folder to a user id set apart for it (--take-over), or run "
-        "Holdfast as an ordinary user"
+        f"may write there (--user NAME), or give the folder to a user id set apart for it (--workspace {path} "
+        "--take-over), or run Holdfast as an ordinary user"
     )
 
 

@@ -27,7 +27,7 @@ import anyio.to_thread
 import msgspec
 
 from holdfast.clock import Clock, rfc3339
-from holdfast.errors import LogDamaged, SchemaTooNew, UsageError
+from holdfast.errors import LogDamaged, SchemaTooNew, StorageFull, UsageError
 from holdfast.facts.codec import SCHEMA
 from holdfast.facts.session import SessionEventsLost
 from holdfast.ids import Entropy
@@ -116,7 +116,11 @@ def _back_up(home: Path, database: Path, file: Path, manifest: Manifest, mode: L
             mark = watermark_path(database).read_bytes()
         except FileNotFoundError:
             mark = b""
-        sessions = _copy_log(database, scratch / DATABASE)
+        try:
+            sessions = _copy_log(database, scratch / DATABASE)
+        except StorageFull as error:
+            full = f"the disk of {file.parent} is full; no backup was written: choose a file on another disk"
+            raise StorageFull(full) from error
         sizes: dict[str, int] = {}
         new = scratch / "archive"
         with tarfile.open(new, mode, format=tarfile.PAX_FORMAT) as tar:

@@ -173,7 +173,8 @@ _KERNEL: dict[type[Fact], Line] = {
     ),
     session.SessionError: lambda fact, _: f"error: {one_line(fact.message)}",
     people.ApprovalRequested: lambda fact, _: (
-        f"approval requested ({fact.item_id}): {one_line(fact.title)} {one_line(fact.action)}"
+        f"approval requested ({fact.item_id}): {one_line(fact.title)}"
+        + ("" if fact.action == fact.title else f" {one_line(fact.action)}")
     ),
     people.ApprovalDecided: lambda fact, event: (
         f"{fact.item_id} {'approved' if fact.verdict == 'approve' else 'denied'} by {event.actor} "

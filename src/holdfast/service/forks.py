@@ -59,14 +59,14 @@ class Point(msgspec.Struct, frozen=True):
     unkept: tuple[Ran, ...] = ()
 
 
-async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
+async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds, *, flag: str = "--at") -> Point:
     """Return the point after the event at `seq`. Events up to it are verified; damage after it does not matter.
 
     Raises `UsageError` for a position that does not exist, and `LogDamaged`.
     """
     if not 1 <= seq <= row.head:
         raise UsageError(
-            f"--at {seq}: session {row.session_id} has the events 1 to {row.head}; for example --at {row.head}"
+            f"{flag} {seq}: session {row.session_id} has the events 1 to {row.head}; for example {flag} {row.head}"
         )
     state, look = empty(row.session_id, kinds), _Look(seq)
     while state.seq < seq:

@@ -73,7 +73,7 @@ VERBS: dict[str, VerbInfo] = {
     "open": VerbInfo("serve", "Print a link that logs a browser in to the running server", "holdfast open"),
     "keys": VerbInfo("serve", "Manage API keys of the server", "holdfast keys create anna --role operator --project ."),
     "service": VerbInfo("service", "Keep the server running: crashes, reboots, logouts", "holdfast service install"),
-    "ps": VerbInfo("ps", "List sessions", "holdfast ps --tree"),
+    "ps": VerbInfo("ps", "List sessions", "holdfast ps is:parked"),
     "search": VerbInfo("search", "Search the words of all sessions", "holdfast search parser is:failed newer:2d"),
     "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),
     "why": VerbInfo(
@@ -112,7 +112,7 @@ VERBS: dict[str, VerbInfo] = {
 _OTHER_WORDS = {
     "ls": "ps", "list": "ps", "status": "ps", "sessions": "ps", "log": "logs", "events": "logs", "tail": "logs",
     "start": "run", "exec": "run", "new": "run", "continue": "wake", "kill": "cancel", "abort": "cancel",
-    "message": "send", "say": "send", "watch": "attach", "cost": "budget", "reply": "answer",
+    "message": "send", "say": "send", "watch": "attach", "reply": "answer",
     "check": "doctor", "diagnose": "doctor", "halt": "stop", "summary": "brief", "blame": "why",
     "find": "search", "grep": "search",
 }  # fmt: skip
@@ -207,7 +207,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         args, unknown = build_parser(only=verb).parse_known_args(words)
         if unknown:
-            near = difflib.get_close_matches(unknown[0], args.options, 1)
+            text = next((args.__dict__[name] for name in FREE_TEXT if args.__dict__.get(name)), "")
+            if text and not any(word.startswith("-") for word in unknown):
+                args.complain(f'put the text in quotes: "{" ".join([text, *unknown])}"')
+            near = difflib.get_close_matches(unknown[0], args.options, 1, cutoff=0.75)
             meant = f"; did you mean {near[0]}?" if near else ""
             args.complain(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         for word in words:
@@ -216,6 +219,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         start = importlib.import_module("holdfast.app.cli.start")
         return int(start.start(getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run"), args))
 
+
+FREE_TEXT = ("goal", "text")
+"""Arguments that users type as several words without quotes."""
 
 _MODULES = ("fcntl", "grp", "pwd", "resource", "termios")
 

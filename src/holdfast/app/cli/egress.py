@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,12 +12,14 @@ from holdfast.app.call import SESSION, Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
+from holdfast.app.running.family import workspace_of
 from holdfast.app.settings.egress_policy import secret_uses
 from holdfast.app.settings.tables import named_destination
 from holdfast.app.settings.values import nearest, size_text
 from holdfast.brain.recall import recall
+from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
-from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
+from holdfast.errors import EgressUnavailable, EmergencyStop, LeaseHeld, SecretUnavailable, UsageError
 from holdfast.facts.hands import EgressRecorded, EgressSeen
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
 from holdfast.service.access_lines import UNWALLED, is_unwalled
@@ -65,8 +68,18 @@ async def egress_run(call: Call) -> int:
                 call.note(f"the change is in the log, but its proxy did not receive it: {error}")
         await _show(call, runtime, row, state)
         if wanted != policy:
-            call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
+            call.note(await _next(call, runtime, row))
         return 0
+
+
+async def _next(call: Call, runtime: Runtime, row: SessionRow) -> str:
+    """Record in a session that was done that it still is, so that no list shows it as due; else see to its wake."""
+    if row.status != "done":
+        return await see_to(call, runtime, row.session_id, start=not call.args.no_wake)
+    with suppress(LeaseHeld, EmergencyStop):
+        await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
+    say = call.typed("send", name_of(row), "your words")
+    return f"{name_of(row)} is done; the change counts when it goes on: `{say}`"
 
 
 def changed(call: Call, policy: EgressPolicy) -> EgressPolicy:

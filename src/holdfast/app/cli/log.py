@@ -68,7 +68,9 @@ async def logs_run(call: Call) -> int:
     args = call.args
     for name in args.type:
         if name not in FACT_TYPES:
-            raise UsageError(f"--type {name}: no event has that type; {nearest(name, FACT_TYPES)}")
+            raise UsageError(
+                f"--type {name}: no event has that type; {nearest(name, FACT_TYPES, 'docs/reference/events.md')}"
+            )
     now_us = SystemClock().now_us()
     since_us = moment(args.since, now_us) if args.since else 0
     lines = _Lines(call, since_us)
@@ -93,6 +95,8 @@ async def logs_run(call: Call) -> int:
         while page := await events(runtime.store, row.session_id, after=seen, types=args.type):
             lines.on_events(page)
             seen = page[-1].seq
+        if args.after >= row.head:
+            call.note(f"no event after {args.after}: {name_of(row)} has the events 1 to {row.head}")
     return exits.DONE
 
 

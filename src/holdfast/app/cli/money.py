@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.detached import see_to
-from holdfast.app.exits import SHORT, name_of
+from holdfast.app.exits import name_of, short_name
 from holdfast.app.home import is_served
 from holdfast.app.settings.config import budget_pico, database_path
 from holdfast.app.settings.values import nearest
@@ -62,7 +63,7 @@ async def budget_run(call: Call) -> int:
         chosen = call.args.account or (path[0] if row else "")
         if call.args.account and chosen not in path:
             where = f"on the path of {name_of(row)}" if row else "here"
-            meant = nearest(chosen, path) if path else "there is none yet"
+            meant = nearest(chosen, path, "`holdfast budget`") if path else "there is none yet"
             raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
         if caps and not chosen:
             raise UsageError(
@@ -73,7 +74,8 @@ async def budget_run(call: Call) -> int:
             await runtime.intake.set_cap(row, chosen, period, cap)
         known = {account.account_id: account for account in await runtime.store.accounts()}
         shown = path if row or not call.args.account else [chosen]
-        _show(call, [known[name] for name in shown if name in known])
+        names = {each.session_id: short_name(each) for each in await runtime.store.sessions()}
+        _show(call, [known[name] for name in shown if name in known], names)
         if caps and row:
             call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
         elif caps and is_served(runtime.home, database_path(call.settings)):
@@ -85,7 +87,7 @@ async def budget_run(call: Call) -> int:
         return 0
 
 
-def _show(call: Call, accounts: list[AccountRow]) -> None:
+def _show(call: Call, accounts: list[AccountRow], names: Mapping[str, str]) -> None:
     now_us = SystemClock().now_us()
     if call.json:
         for account in accounts:
@@ -103,7 +105,7 @@ def _show(call: Call, accounts: list[AccountRow]) -> None:
         return
     lines = [("ACCOUNT", "PERIOD", "CAP", "SPENT", "HELD", "LEFT")]
     for account in accounts:
-        name = account.account_id
+        name = one_line(names.get(account.account_id, account.account_id), 32)
         for period in FLAGS.values():
             cap = account.cap_of(period)
             if period != "total" and cap is None:
@@ -114,10 +116,9 @@ def _show(call: Call, accounts: list[AccountRow]) -> None:
             lines.append((name, period, capped, usd(spent), usd(held), left))
             name = ""
     told = table(lines, range(2, 6))
-    if (width := terminal_width(1)) is not None and columns(told[0]) > width:
-        told = table(
-            [(name[-SHORT:] if name.startswith("ses_") else name, *rest) for name, *rest in lines], range(2, 6)
-        )
+    if (width := terminal_width(1)) is not None and (over := columns(told[0]) - width) > 0:
+        room = max(8, max(columns(line[0]) for line in lines) - over)
+        told = table([(one_line(name, room), *rest) for name, *rest in lines], range(2, 6))
     for line in told:
         call.say(line)
 
@@ -148,7 +149,7 @@ async def cost_run(call: Call) -> int:
     lines = [
         (one_line(line.label, room), line.cost.short, "" if by_day else str(line.sessions)) for line in (*found, total)
     ]
-    for text in table(lines, (1, 2)):
+    for text in table([(call.args.by.upper(), "COST", "" if by_day else "SESSIONS"), *lines], (1, 2)):
         call.say(text)
     if total.cost.unpriced:
         call.note("`+` and `–`: a part had no price, so it is not in the sum.")

@@ -187,7 +187,7 @@ async def undo_run(call: Call) -> int:
     """Restore the workspace as it was after an event; the present files are kept first."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
-        point = await point_at(runtime.store, row, call.args.to, runtime.kinds)
+        point = await point_at(runtime.store, row, call.args.to, runtime.kinds, flag="--to")
         if not point.kept and point.later_seq:
             later = await point_at(runtime.store, row, point.later_seq, runtime.kinds)
             point = point if later.state.mutated_seq else later  # no call had changed the files by then
@@ -229,6 +229,8 @@ async def diff_run(call: Call) -> int:
     call.note(f"{name_of(row)}: from the files after event {begin.kept_seq} to those {until}")
     for line in patch.splitlines():
         call.say(line, whole=True)
+    if not patch:
+        call.note("no file differs")
     return 0
 
 
@@ -236,7 +238,9 @@ def _hands(state: State) -> str:
     hands = state.hands
     if hands is None:
         isolation = state.created.workspace.isolation if state.created else "sandbox"
-        return "none now" + ("; NOT SANDBOXED when there are" if isolation == "none" else "")
+        return "none now" + (
+            "; NOT SANDBOXED: tools of this session run without isolation" if isolation == "none" else ""
+        )
     levels = [
         (level, [kind for kind, of in hands.isolation.items() if of == level]) for level in ("hard", "soft", "none")
     ]

@@ -10,7 +10,7 @@ from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.screen.inbox import block
 from holdfast.app.settings.config import budget_pico
-from holdfast.errors import UsageError
+from holdfast.errors import UnknownItem, UnknownSession, UsageError
 from holdfast.facts.people import Grant, Verdict
 from holdfast.service.answers import Answer, asked
 from holdfast.session.context.text import visible_line
@@ -35,7 +35,7 @@ def note_argument(parser: argparse.ArgumentParser) -> None:
 async def answer(call: Call, verdict: Verdict, note: str) -> int:
     """Answer an item. Its session continues in the process that runs it, a worker, or a new process."""
     async with open_runtime(call.settings) as runtime:
-        item = await runtime.store.item(call.args.item)
+        item = await _item(call, runtime)
         request = await asked(runtime.store, item)
         if call.args.verb == "answer" and request.kind != "question":
             raise UsageError(
@@ -64,13 +64,28 @@ async def answer(call: Call, verdict: Verdict, note: str) -> int:
                 }
             )
         else:
-            call.say(
-                f"{DONE[verdict]} {item.item_id} of {name_of(row)}: {visible_line(item.title)}{_more(given.grant)}"
-            )
+            done = "answered" if call.args.verb == "answer" else DONE[verdict]
+            call.say(f"{done} {item.item_id} of {name_of(row)}: {visible_line(item.title)}{_more(given.grant)}")
             for line in block("action", request.action):
                 call.say(line)
         call.note(await see_to(call, runtime, item.session_id, start=not call.args.no_wake))
         return 0
+
+
+async def _item(call: Call, runtime: Runtime) -> ItemRow:
+    """Find the item. Raises `UnknownItem`, for the name of a session with the ids of its open items."""
+    name = call.args.item
+    try:
+        return await runtime.store.item(name)
+    except UnknownItem:
+        try:
+            row = await runtime.store.find(name)
+        except UnknownSession:
+            row = None
+        mine = [each.item_id for each in await runtime.store.items() if row and each.session_id == row.session_id]
+        if not mine:
+            raise
+        raise UnknownItem(f"{name!r} is a session; name its inbox item instead: {' or '.join(mine)}") from None
 
 
 async def _grant(call: Call, runtime: Runtime, item: ItemRow) -> Grant | None:

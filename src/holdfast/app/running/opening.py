@@ -15,7 +15,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.models import settled_model
 from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.agent_file import load_agent, load_rules
-from holdfast.app.settings.config import Settings, budget_pico, config_folder, pinned_rules
+from holdfast.app.settings.config import Settings, budget_pico, config_folder, home_directory, pinned_rules
 from holdfast.app.settings.prompts import load_prompts
 from holdfast.app.settings.trust import check_workspace
 from holdfast.app.trust_prompt import can_ask, confirmed
@@ -96,7 +96,7 @@ async def choose_workspace(call: Call) -> None:
     if args.scratch or args.take_over:
         return  # --take-over needs a named folder
     if args.workspace:
-        check_allowed(Path(args.workspace), Path.home())
+        check_allowed(Path(args.workspace), Path(home_directory() or "/"))
         return
     if args.workspace is not None:
         return  # an empty name, which is refused with the other folders
@@ -105,7 +105,7 @@ async def choose_workspace(call: Call) -> None:
     except OSError:
         raise UsageError("the folder that you stand in is gone; change to another one, or use --scratch") from None
     folder = top_level(here)
-    check_allowed(folder or here, Path.home())
+    check_allowed(folder or here, Path(home_directory() or "/"))
     if folder is None and not await _agrees(call, here):
         raise UsageError(
             f"{here} is not in a git repository, and nothing was started: name the folder to work in, such as "

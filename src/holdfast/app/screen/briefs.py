@@ -84,8 +84,8 @@ async def show_all(call: Call, runtime: Runtime) -> int:
             cost = each.costs.fields()
             call.emit({**public(each.entry), "type": "brief", "events": each.entry.row.head, **cost})
         return 0
-    which = ", when you last asked" if asked_us else ", the last 24 hours: you have not asked before"
-    call.say(f"# What moved since {minute(since_us)}{'' if call.args.since else which}")
+    which = ", when you last asked" if asked_us else ", the last 24 hours: this is your first brief"
+    call.say(f"# Changes since {minute(since_us)}{'' if call.args.since else which}")
     for group in GROUPS:
         mine = [each for each in found if each.entry.group == group]
         if not mine:
@@ -97,7 +97,7 @@ async def show_all(call: Call, runtime: Runtime) -> int:
             more = call.typed("ps", "--all") if group != "needs you" else call.typed("inbox")
             call.say(f"- and {len(mine) - SHOWN} more: `{more}`")
     if not found:
-        call.say(f"\nNothing did. `{call.typed('ps', '--all')}` lists all sessions.")
+        call.say(f"\nNo session changed. `{call.typed('ps', '--all')}` lists all sessions.")
     if not call.args.since:  # --since may skip activity that the user has not read yet
         await runtime.intake.post(HOME, BriefRead(through_us=now_us))
     return 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
+import pwd
 import tomllib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -177,13 +179,29 @@ def default_home() -> Path:
     """The user's data directory; `/var/lib/holdfast` for root, since hands under another uid must reach it."""
     if os.geteuid() == 0:
         return Path("/var/lib/holdfast")
-    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
-    if not os.path.isabs(data):
+    return _folder("XDG_DATA_HOME", ".local/share", "name a folder with --home DIR or HOLDFAST_HOME")
+
+
+def home_directory() -> str:
+    """The user's home directory: `HOME`, else that of the user database. Empty without an absolute path.
+
+    A relative one would name a folder of the project, whose files must not count as the user's own.
+    """
+    home = os.environ.get("HOME", "")
+    with suppress(KeyError):
+        home = home if os.path.isabs(home) else pwd.getpwuid(os.geteuid()).pw_dir
+    return home if os.path.isabs(home) else ""
+
+
+def _folder(variable: str, below_home: str, otherwise: str) -> Path:
+    """Holdfast's folder in the one that a variable names. Raises `CannotRunSafely` without an absolute path."""
+    given = os.environ.get(variable) or os.path.join(home_directory(), below_home)
+    if not os.path.isabs(given):
         raise CannotRunSafely(
-            f"nobody knows where the data of this user belongs ({data} is no absolute path); "
-            "name a folder with --home DIR or HOLDFAST_HOME"
+            f"the home directory of this user has no absolute path; nothing was started or changed: "
+            f"set HOME or {variable} to an absolute path{otherwise and ', or '}{otherwise}"
         )
-    return Path(data) / "holdfast"
+    return Path(given) / "holdfast"
 
 
 def database_path(settings: Settings) -> Path:
@@ -233,8 +251,7 @@ def has_desktop() -> bool:
 
 def config_folder() -> Path:
     """The folder of the user's own settings."""
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return Path(config) / "holdfast"
+    return _folder("XDG_CONFIG_HOME", ".config", "")
 
 
 def user_file() -> Path:

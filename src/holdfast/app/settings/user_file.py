@@ -83,7 +83,7 @@ def find_setting(found: list[Setting], key: str) -> Setting:
     table = [each for each in found if each.key.startswith(f"{key}.")]
     if table:
         raise UsageError(f"{key} is a table; its keys are {', '.join(each.key for each in table)}")
-    raise UsageError(f"unknown setting {key!r}; {nearest(key, [each.key for each in found])}")
+    raise UsageError(f"unknown setting {key!r}; {nearest(key, [each.key for each in found], '`holdfast config show`')}")
 
 
 def check(settings: Settings) -> None:

@@ -30,10 +30,19 @@ def known_key(name: str, known: Collection[str], where: str) -> None:
         raise UsageError(f"unknown key {name!r} in {where}; {nearest(name, known)}")
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """Suggest the nearest known name, or list all of them."""
+LISTED = 40
+"""Most names that an error lists."""
+
+
+def nearest(name: str, known: Collection[str], listed_by: str = "") -> str:
+    """Suggest the nearest known name, or list them; of many only the first, with the command that lists all."""
     near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    names = sorted(known)
+    if len(names) <= LISTED:
+        return f"there are {', '.join(names)}"
+    return f"there are {len(names)}, such as {', '.join(names[:3])}{listed_by and f'; {listed_by} lists them'}"
 
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

@@ -137,7 +137,7 @@ def translated(error: sqlite3.Error, path: Path) -> HoldfastError:
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _scarce(path)):
         return StorageFull(
             f"the disk under {path} is full; all acknowledged events are kept and nothing new was written: free "
-            "some space, then `holdfast wake` the session"
+            "some space, then type the command again, or `holdfast wake` the session"
         )
     if code in _LOCKED:
         without_locks = locks_trouble(path.parent)

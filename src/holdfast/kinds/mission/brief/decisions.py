@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalRequested, ItemKind
+from holdfast.kinds import LOOP
 from holdfast.kinds.mission.brief.document import Line, Option, Part, Tree, of, plain
 from holdfast.kinds.mission.brief.mission import Known
 from holdfast.session.money import usd
@@ -65,10 +66,15 @@ def _item(tree: Tree, part: Part, item: ItemRow, event: Event, known: Known | No
     words = fact.title if item.kind != "question" else fact.action
     why = f" ({plain(fact.why, 120)})" if fact.why and fact.why not in words else ""
     yes, no = LEADS[item.kind]
+    if item.kind == "question" and part.created is not None and part.created.agent.model == LOOP:
+        yes, no = "the loop goes on", "the loop ends as failed"
     if item.kind == "budget" and fact.proposed_pico is not None:
         yes = f"the cap becomes {usd(fact.proposed_pico)} and it goes on"
     approve = ("answer", item.item_id, "ANSWER") if fact.needs_words else ("approve", item.item_id)
-    options = (Option("approve", (approve,), yes), Option("deny", (("deny", item.item_id),), no))
+    options = (
+        Option("answer" if fact.needs_words else "approve", (approve,), yes),
+        Option("deny", (("deny", item.item_id),), no),
+    )
     text = plain(f"{who}{words}{why}")
     return Line("waits", text, evidence=(of(event),), more=("inbox", item.item_id), options=options)
 

@@ -1,0 +1,8 @@
+# Read `doctor` at 80 columns.
+# before: lines of 330 characters, cut in the middle of a word; nothing about git.
+# now: it fits, and begins with what is possible and what to do.
+. "$LIB"
+ends 0 on_terminal 80 -- holdfast doctor
+tail -n +4 "$SAID" | grep -q "^[^ ]" && fail "a line is cut by the edge of the terminal"
+head -3 "$SAID" | grep -q "no model can be asked" || fail "the first lines do not say what to do"
+shows "git:"
