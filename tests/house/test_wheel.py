@@ -16,7 +16,7 @@ from tests.house.source import ROOT, SRC, tracked
 
 BIN = Path(sys.executable).parent
 CORE_DISTRIBUTIONS = 10
-INSTALLED_BYTES = 6_000_000
+INSTALLED_BYTES = 6_100_000
 """What the core may take with all that it depends on; without a bound of its own nothing is small for long."""
 
 
