@@ -188,7 +188,7 @@ def _lists(stage: Stage) -> None:
     stage.show("brief-mission", "brief", "greet")
     stage.show("brief-all", "brief", "--since", "1h")
     stage.show("mission-show", "mission", "show", "greet")
-    stage.show("logs", "logs", "fix")
+    stage.show("logs", "logs", "fix", "--type", "agent.message", "agent.tool_use", "agent.tool_result")
     stage.show("diff", "diff", "fix")
     stage.show("money", "cost")
     stage.show("budget", "budget")
