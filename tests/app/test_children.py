@@ -40,8 +40,8 @@ def test_a_tree_from_beginning_to_end(type: Type, tmp_path: Path, holdfast_home:
 
     tree = type("ps", "--tree").went().out.splitlines()
     assert tree[1].startswith("k ")
-    assert re.match(r"  \w+ left +done", tree[2])
-    assert re.match(r"  \w+ right +done", tree[3])
+    assert re.match(r"  \w+ +done .* left: ", tree[2])
+    assert re.match(r"  \w+ +done .* right: ", tree[3])
     children = [line for line in type("show", "k").out.splitlines() if line.startswith("child ")]
     assert [line.split()[2:4] for line in children] == [["left", "done,"], ["right", "done,"]]
     child = children[0].split()[1]

@@ -114,7 +114,7 @@ def test_a_disk_that_fills_in_the_middle_of_a_run(holdfast_home: Path, tmp_path:
     )
     assert [code for code, _ in said] == [5, 0, 0, 0, 0]
     assert "is full" in said[0][1].splitlines()[-1]
-    assert "runnable" in said[1][1]
+    assert "died" in said[1][1]
     assert said[3][1].splitlines()[-1].endswith(": x"), "the command ran once"
 
 

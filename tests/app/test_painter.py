@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.app.screen.activity import Act, Glance, Worker
 from holdfast.app.screen.live import LiveProgress, Painter, drawn
 from holdfast.app.screen.panel import Panel, Row, Words, lasted
 from holdfast.clock import SystemClock
@@ -20,6 +21,7 @@ from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact, type_of
 from holdfast.kinds import KINDS
 from holdfast.model.base import TextDelta
+from holdfast.session.costs import Cost
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 from tests.app.screen import Terminal
@@ -252,6 +254,31 @@ def test_the_gauge_is_held_against_the_line() -> None:
     assert said(panel).endswith("  $0.0000  context 75%")
     began.window_tokens = 9_000
     assert said(panel, 60).endswith("  $0.0000  ctx 450%")
+
+
+def test_the_status_line_has_the_cost_of_the_tree_and_the_own_beside_it() -> None:
+    panel = Panel(SystemClock(), len)
+    began = state()
+    began.cost_pico = 250_000_000_000
+    panel.begin(began, [], 80)
+    assert "  $0.2500  context 0%" in said(panel)
+    panel.see(Glance(Cost(500_000_000_000), (Worker("worker one", Act("bash: make", SystemClock().now_us())),)))
+    row, status = said(panel).splitlines()
+    assert row == "worker one  bash: make  0 s"
+    assert status.endswith("  $0.7500  (own $0.2500)  context 0%")
+    assert len(status) == 79
+    assert said(panel, 34).splitlines()[-1].endswith("  $0.7500"), "the cost stays where there is little room"
+
+
+def test_no_more_than_a_few_workers_have_a_row() -> None:
+    panel = Panel(SystemClock(), len)
+    panel.begin(state(), [], 80)
+    workers = tuple(Worker(f"w{number}", Act("parked (provider)", 0, ongoing=False)) for number in range(9))
+    panel.see(Glance(Cost(), workers))
+    rows = said(panel).splitlines()
+    assert rows[:2] == ["w0  parked (provider)", "w1  parked (provider)"]
+    assert rows[6] == "and 3 more"
+    assert len(rows) == 8
 
 
 def test_a_gap_asks_for_the_log_again() -> None:

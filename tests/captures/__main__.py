@@ -23,7 +23,7 @@ def home(base: Path) -> None:
 
 def main() -> None:
     """Play every scene and write what the terminals show."""
-    base = Path(tempfile.mkdtemp(prefix="holdfast-", dir="/tmp"))
+    base = Path(tempfile.mkdtemp(prefix="holdfast_", dir="/tmp"))
     try:
         home(base)
         stage = Stage(base)

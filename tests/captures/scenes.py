@@ -126,7 +126,8 @@ def _loop(stage: Stage) -> None:
     folder.chmod(0o777)
     stage.texts += [AGENT, *titles, "test -e US-001 US-002 US-003 Iteration 1 2 3: sh agent.sh"]
     words = ("loop", *MINE, "--budget", "1", "--", "sh", "agent.sh")
-    stage.live("loop", folder, *words, key="shop", gate=folder / "go", ready=r"attempt 2")
+    ready = r"(?s)attempt 2.*running  bash: sh age.*  \d+ s .*0125\+"
+    stage.live("loop", folder, *words, key="shop", gate=folder / "go", ready=ready)
 
 
 def _mission(stage: Stage) -> None:
@@ -187,7 +188,7 @@ def _lists(stage: Stage) -> None:
     stage.show("brief-mission", "brief", "greet")
     stage.show("brief-all", "brief", "--since", "1h")
     stage.show("mission-show", "mission", "show", "greet")
-    stage.show("logs", "logs", "fix")
+    stage.show("logs", "logs", "fix", "--type", "agent.message", "agent.tool_use", "agent.tool_result")
     stage.show("diff", "diff", "fix")
     stage.show("money", "cost")
     stage.show("budget", "budget")

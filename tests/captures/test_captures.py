@@ -17,7 +17,7 @@ from tests.captures.terminals import shown
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A stage in a folder whose path has the length that it has in the golden files."""
-    base = Path(tempfile.mkdtemp(prefix="holdfast-", dir="/tmp"))
+    base = Path(tempfile.mkdtemp(prefix="holdfast_", dir="/tmp"))
     base.chmod(0o711)
     monkeypatch.setenv("HOLDFAST_HOME", str(base / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(base / "config"))

@@ -105,7 +105,7 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
 _MARKS = {WEAK: "ITS HANDS ARE WEAKLY ISOLATED", TAINTED: "it has read what strangers may have written"}
 
 
-WORD_MAX = 24
+WORD_MAX = 32
 """Longest word that `folded` takes to the next row; a longer one is broken."""
 
 
@@ -121,7 +121,7 @@ def folded(line: str, width: int, measure: Callable[[str], int], *, indents: boo
     for char in line.expandtabs(4):
         wide = measure(char)
         if row and cells + wide >= width:
-            space = row.rfind(" ", len(lead) + 1) + 1 if indents and char != " " else 0
+            space = max(row.rfind(each, len(lead) + 1) for each in " /") + 1 if indents and char != " " else 0
             if space <= max(len(lead), len(row) - WORD_MAX):
                 space = len(row)
             rows.append(row[:space])

@@ -231,7 +231,7 @@ class Panel:
         return sum(2 + self._measure(text) for text, _ in spans)
 
     def _right(self, state: State, room: int, *, narrow: bool) -> list[Span]:
-        """What stands at the right of the status line: warnings always, the rest as long as there is room."""
+        """The right of the status line: warnings always, the rest as long as there is room."""
         found: list[tuple[int, Span]] = [
             (0, (word, "yellow" if word.islower() else "bold red")) for word in warnings(state)
         ]
