@@ -7,6 +7,7 @@ the oldest format that supports SHA-256.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -363,6 +364,20 @@ def full(folder: Path) -> StorageFull:
         f"the disk took no more bytes of a snapshot into {folder}; what was kept before is safe: free some space, "
         "then try again"
     )
+
+
+@contextmanager
+def handled(folder: Path) -> Iterator[None]:
+    """Turn system errors into errors that a user can act on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise full(folder) from None
+        raise SnapshotFailed(
+            f"a snapshot could not be handled in {folder}: {error.strerror or error}; what was kept before is safe: "
+            "mend that and try again"
+        ) from error
 
 
 def sync_folder(path: Path) -> None:

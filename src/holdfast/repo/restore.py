@@ -10,10 +10,11 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
-from holdfast.repo.base import Change, Owner, Restored, shown
+from holdfast.repo.base import Change, Owner, Restored, no_file, shown
 from holdfast.repo.git import Blob, Library, Stopped
 from holdfast.repo.objects import Row
 from holdfast.repo.plumbing.ignore import NAME, Ignoring
@@ -250,3 +251,27 @@ def _one(
         else:
             say(path, kind)
     return below
+
+
+def list_files(library: Library, tree: bytes, max_files: int, stop: threading.Event) -> list[str]:
+    """Return the paths of all files and links of a snapshot, ordered."""
+    contents = Contents(library, max_files=max_files, stop=stop)
+    contents.read(tree)
+    return sorted(shown(path) for path, row in contents.entries(tree) if not row.is_folder)
+
+
+def read_file(library: Library, tree: bytes, path: str, limit: int, stop: threading.Event) -> bytes:
+    """Return at most `limit` bytes of a file of a snapshot. Raises `UsageError` if there is no such file."""
+    parts = path.split("/")
+    for depth, part in enumerate(parts, 1):
+        rows, is_folder = next(library.trees([tree])), depth < len(parts)
+        tree = next((row.id for row in rows if row.is_folder is is_folder and shown(row.name) == part), b"")
+        if not tree:
+            raise no_file(path)
+    data = b""
+    with closing(library.stream([tree])) as blobs:
+        for chunk in next(blobs).chunks():
+            if stop.is_set():
+                raise Stopped
+            data += chunk[: max(0, limit - len(data))]
+    return data

@@ -13,7 +13,6 @@ folded together automatically as they become many.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import threading
@@ -30,10 +29,10 @@ from msgspec.structs import replace
 from holdfast.errors import SnapshotFailed
 from holdfast.locks import locked, try_lock
 from holdfast.repo.archive import Arrival, departure
-from holdfast.repo.base import Change, Kept, Owner, Restored, no_file, shown
-from holdfast.repo.git import Git, Stopped, folder_bytes, full, sync_folder
+from holdfast.repo.base import Change, Kept, Owner, Restored
+from holdfast.repo.git import Git, Library, Stopped, folder_bytes, handled, sync_folder
 from holdfast.repo.objects import Pack
-from holdfast.repo.restore import Contents, Restore, compare, empty_folder
+from holdfast.repo.restore import Contents, Restore, compare, empty_folder, list_files, read_file
 from holdfast.repo.walk import FORM, Seen, Walk, encode, load, open_folder
 
 MAX_FILES = 1_000_000
@@ -91,7 +90,7 @@ class ShadowShelf:
 
     async def changes(self, before: str, after: str) -> list[Change]:
         """See `Shelf.changes`."""
-        return await _in_thread(partial(self._changes, _id(before), _id(after)))
+        return await self._look_into(lambda library, stop: compare(library, _id(before), _id(after), stop))
 
     async def diff(self, before: str, after: str) -> str:
         """See `Shelf.diff`. Raises `SnapshotFailed` for a patch of more than `DIFF_MAX` bytes."""
@@ -99,11 +98,11 @@ class ShadowShelf:
 
     async def files(self, snapshot: str) -> list[str]:
         """See `Shelf.files`."""
-        return await _in_thread(partial(self._files, _id(snapshot)))
+        return await self._look_into(lambda library, stop: list_files(library, _id(snapshot), self._max_files, stop))
 
     async def content(self, snapshot: str, path: str, limit: int) -> bytes:
         """See `Shelf.content`."""
-        return await _in_thread(partial(self._content, _id(snapshot), path, limit))
+        return await self._look_into(lambda library, stop: read_file(library, _id(snapshot), path, limit, stop))
 
     async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
         """See `Shelf.look`."""
@@ -132,7 +131,7 @@ class ShadowShelf:
 
     @contextmanager
     def _held(self, stop: threading.Event, *, alone: bool = False) -> Iterator[int]:
-        with _errors(self._folder):
+        with handled(self._folder):
             for name in ("seen", "tmp"):
                 (self._folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.chmod(0o700)
@@ -260,7 +259,7 @@ class ShadowShelf:
             next(library.trees([tree]))  # before creating anything, check that it exists
             root = empty_folder(folder)
             try:
-                with _errors(folder):
+                with handled(folder):
                     restore = Restore(
                         library, user=user, max_files=self._max_files, max_bytes=self._max_bytes, stop=stop
                     )
@@ -288,39 +287,18 @@ class ShadowShelf:
             self._fold(lock)
             return Kept(tree.hex(), arrival.files, arrival.bytes, arrival.files, grown=grown)
 
-    def _changes(self, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
-        with self._held(stop) as lock, self._git.library(lock) as library:
-            return compare(library, before, after, stop)
+    async def _look_into(self, work: Callable[[Library, threading.Event], T]) -> T:
+        def looking(stop: threading.Event) -> T:
+            with self._held(stop) as lock, self._git.library(lock) as library:
+                return work(library, stop)
+
+        return await _in_thread(looking)
 
     def _diff(self, before: bytes, after: bytes, stop: threading.Event) -> str:
         with self._held(stop) as lock, self._git.library(lock) as library:
             for tree in (before, after):
                 next(library.trees([tree]))  # git's own message would be about its internals
             return self._git.diff(before.hex(), after.hex(), lock)
-
-    def _files(self, tree: bytes, stop: threading.Event) -> list[str]:
-        with self._held(stop) as lock, self._git.library(lock) as library:
-            contents = Contents(library, max_files=self._max_files, stop=stop)
-            contents.read(tree)
-            return sorted(shown(path) for path, row in contents.entries(tree) if not row.is_folder)
-
-    def _content(self, tree: bytes, path: str, limit: int, stop: threading.Event) -> bytes:
-        with self._held(stop) as lock, self._git.library(lock) as library:
-            *folders, name = path.split("/")
-            for folder in folders:
-                rows = next(library.trees([tree]))
-                tree = next((row.id for row in rows if row.is_folder and shown(row.name) == folder), b"")
-                if not tree:
-                    raise no_file(path)
-            rows = next(library.trees([tree]))
-            found = next((row.id for row in rows if not row.is_folder and shown(row.name) == name), b"")
-            if not found:
-                raise no_file(path)
-            data = b""
-            with closing(library.stream([found])) as blobs:
-                for chunk in next(blobs).chunks():
-                    data += chunk[: max(0, limit - len(data))]
-            return data
 
     def _kept(self, of: str = "*") -> dict[str, list[str]]:
         found: dict[str, dict[str, None]] = {}
@@ -392,20 +370,6 @@ async def _in_thread(work: Callable[[threading.Event], T]) -> T:
     except anyio.get_cancelled_exc_class():
         stop.set()
         raise
-
-
-@contextmanager
-def _errors(folder: Path) -> Iterator[None]:
-    """Turn system errors into errors that a user can act on."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise full(folder) from None
-        raise SnapshotFailed(
-            f"a snapshot could not be handled in {folder}: {error.strerror or error}; what was kept before is safe: "
-            "mend that and try again"
-        ) from error
 
 
 def _check_session(session_id: str) -> None:

@@ -81,13 +81,16 @@ class Operation:
 
         async def endpoint(request: Request) -> Response:
             visitor = require(request, self.role)
+            key = request.headers.get("idempotency-key", "") if self.takes_key else ""
+            if len(key) > KEY_MAX or not key.isprintable():
+                raise Refusal(400, "invalid_request", f"an idempotency key has at most {KEY_MAX} printable characters")
             asked = Asked(
                 site,
                 visitor,
                 request.path_params,
                 self._query(request),
                 await self._body(request),
-                self._key(request, visitor),
+                f"http:{visitor.credential.name}:{key}" if key else "",
                 request.headers.get("last-event-id", ""),
             )
             result = await self.handler(asked)
@@ -117,9 +120,3 @@ class Operation:
             return msgspec.json.decode(data, type=self.body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Refusal(400, "invalid_request", f"the body is invalid: {error}") from error
-
-    def _key(self, request: Request, visitor: Visitor) -> str:
-        key = request.headers.get("idempotency-key", "") if self.takes_key else ""
-        if len(key) > KEY_MAX or not key.isprintable():
-            raise Refusal(400, "invalid_request", f"an idempotency key has at most {KEY_MAX} printable characters")
-        return f"http:{visitor.credential.name}:{key}" if key else ""

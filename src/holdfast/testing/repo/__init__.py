@@ -60,7 +60,13 @@ async def refused(attempt: Awaitable[object]) -> str:
     return said
 
 
-TREE = {"a.txt": b"one\n", "src/b.py": b"print()\n", "src/deep/c": b"", "big": bytes(range(256)) * 9000}
+TREE = {
+    "a.txt": b"one\n",
+    "s/s": b"same\n",
+    "src/b.py": b"print()\n",
+    "src/deep/c": b"",
+    "big": bytes(range(256)) * 9000,
+}
 
 
 async def a_kept_folder_comes_back(rig: Rig) -> None:
