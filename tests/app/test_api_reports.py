@@ -47,8 +47,9 @@ async def test_a_fork_has_the_files_of_its_event_and_runs(hf: holdfast.Holdfast,
 async def test_forks_that_are_refused(
     hf: holdfast.Holdfast, done: holdfast.Result, at: int, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(holdfast.UsageError, match=message):
+    with pytest.raises(holdfast.UsageError, match=message) as refusal:
         await hf.fork("first", at, **options)
+    assert "--" not in str(refusal.value), "callers of Python have no flags"
     assert [each.session_id for each in await hf.sessions()] == [done.session_id]
 
 

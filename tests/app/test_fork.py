@@ -119,7 +119,7 @@ def test_what_cannot_be_forked(type: Type, origin: str, tmp_path: Path, holdfast
         ((origin, "--at", "9" * 30), 2, ("sequence number",)),
         ((origin, "--at", "-3"), 2, ("example",)),
         ((origin,), 2, ("--at",)),
-        ((origin, "--at", str(first - 1)), 2, (f"--at {first}",)),
+        ((origin, "--at", str(first - 1)), 2, (f"at {first} or at a later event",)),
         ((origin, "--at", str(first), "--key", " "), 2, ("cannot be a key",)),
         ((origin, "--at", str(first), "--budget", "-1"), 2, ("leaves nothing",)),
         (("talk", "--at", "3"), 5, ("has no snapshot",)),

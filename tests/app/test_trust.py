@@ -9,6 +9,7 @@ import re
 import socket
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 import holdfast
 from holdfast.app.settings.config import load_settings, trust_store
 from holdfast.app.settings.project import ALWAYS, LOWERED
+from holdfast.clock import local_time
 from holdfast.errors import NotTrusted
 from tests.app.terminal import Said, Type, bash, created, script, spawn, turn
 from tests.support.trusted import trust
@@ -207,8 +209,12 @@ def test_trust_shows_accepts_lists_and_forgets(type: Type) -> None:
     assert "model: none -> openai:x@http://127.0.0.1:9/v1" in said.out
     assert "max_turns: 200 -> 20" in said.out
     assert "accepted already" in type("trust").went().out
-    assert str(Path("holdfast.toml").absolute()) in type("trust", "--list").went().out
-    assert type("trust", "--list", "--json").lines[0]["uid"] == os.getuid()
+    (entry,) = type("trust", "--list", "--json").lines
+    assert entry["uid"] == os.getuid()
+    at_us = int(datetime.fromisoformat(entry["accepted"]).timestamp() * 1_000_000)
+    listed = type("trust", "--list").went().out
+    assert listed.startswith(local_time(at_us))
+    assert str(Path("holdfast.toml").absolute()) in listed
     Path("below").mkdir()
     assert "forgotten" in type("trust", "below", "--forget").went().out
     assert "nothing was accepted" in type("trust", "--forget").went().out

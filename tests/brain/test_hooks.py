@@ -23,6 +23,7 @@ from holdfast.facts.session import Rule, Workspace
 from holdfast.facts.task import RepoCommitted
 from holdfast.facts.tool import NOT_HANDED_IN, HookRan, ToolDispatched, ToolResult
 from holdfast.hands.user import choose_user
+from holdfast.kinds.hooks.running import LOSSES, Ran
 from holdfast.kinds.mission.acts import hooks as hooks_act
 from holdfast.session.state import Call
 from tests.brain.hooking import SCRIPTS, HookStage, open_killable, wake_killable
@@ -230,7 +231,7 @@ sys.exit(2)
 """
 
 
-async def stopped(made: HookStage, number: int) -> hooks_act.Ran:
+async def stopped(made: HookStage, number: int) -> Ran:
     """What hooks say when the worker hands in by that call; recorded as a brain would."""
     call = Call(f"call_{number}", 1, "hand_in")
     async with made.shift() as shift:
@@ -309,7 +310,7 @@ async def test_hands_that_go_each_time_hold_nobody_up(tmp_path: Path) -> None:
     call = Call("call_1", 1, "hand_in")
     async with made.shift() as shift:
         losses = 0
-        ran: hooks_act.Ran | None = None
+        ran: Ran | None = None
         while ran is None:
             try:
                 ran = await hooks_act.at_stop(shift, call)
@@ -319,7 +320,7 @@ async def test_hands_that_go_each_time_hold_nobody_up(tmp_path: Path) -> None:
                 losses += 1
                 assert shift.state.hands is not None
                 await hands_act.lost(shift, shift.state.hands.hands_id, "it was killed")
-        assert losses == hooks_act.LOSSES
+        assert losses == LOSSES
         assert ran.refusal == ""
         assert "goes on without them" in ran.facts[0].content  # type: ignore[attr-defined]
 

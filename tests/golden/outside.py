@@ -29,7 +29,7 @@ from holdfast.facts.session import (
     Workspace,
 )
 from holdfast.facts.shift import ChildFinished, ShiftEnded
-from holdfast.facts.task import Run
+from holdfast.facts.task import HookFile, Run
 from holdfast.facts.tool import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted, ToolResult
 from holdfast.facts.union import AnyFact
 
@@ -53,7 +53,7 @@ def created(odd: str) -> SessionCreated:
             ("browser",), (API,), {"KEY": "key"}, True, True, 60.5,
         ),
         searchers=(Searcher("mine", "https://s.example.com/?q={query}", "web.results", "t", "l", "s", "key"),),
-        run=Run(("make test", odd), 3, 60.5, "/srv/work", "ab" * 20, True),
+        run=Run(("make test", odd), 3, 60.5, "/srv", "ab" * 20, True, (HookFile(".claude/hooks/a.sh", odd, True),)),
     )  # fmt: skip
 
 

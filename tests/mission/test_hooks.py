@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.facts.tool import SETTINGS as DECLARED
-from holdfast.kinds.mission.role import hook_protocol, hooks
-from holdfast.kinds.mission.role.hooks import Hook
+from holdfast.kinds.hooks import protocol as hook_protocol
+from holdfast.kinds.hooks import settings as hooks
+from holdfast.kinds.hooks.settings import Hook
 from tests.support.waiting import PATIENCE_S
 
 SETTINGS = {

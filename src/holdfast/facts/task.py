@@ -141,13 +141,22 @@ class TaskEnded(Fact, frozen=True, tag="task.ended"):
     best: str = ""
 
 
+class HookFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A settings file of hooks or a script of theirs, as the user accepted it. `program` means executable."""
+
+    path: str
+    content: str
+    program: bool = False
+
+
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Checks and commits of a plain session (`holdfast run`).
+    """Checks, commits, and hooks of a plain session (`holdfast run`).
 
     `until` are commands that must succeed in a fresh sandbox, on a copy of the workspace, before the session is done.
     Failures go back to the model at most `sent_back_max` times in a row; then a user is asked. Each command may take
     `timeout_s`. With `commit`, the workspace is committed to `refs/heads/holdfast/<session>` of the repository `repo`
-    whenever the session parks or ends, on top of the commit `base`.
+    whenever the session parks or ends, on top of the commit `base`. `hooks` are the project's, which run around the
+    agent's calls and when it stops; `.claude` in the workspace does not count.
     """
 
     until: tuple[str, ...] = ()
@@ -156,6 +165,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repo: str = ""
     base: str = ""
     commit: bool = False
+    hooks: tuple[HookFile, ...] = ()
 
 
 class RepoCommitted(Fact, frozen=True, tag="repo.committed"):

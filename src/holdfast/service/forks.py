@@ -59,14 +59,14 @@ class Point(msgspec.Struct, frozen=True):
     unkept: tuple[Ran, ...] = ()
 
 
-async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds, *, flag: str = "--at") -> Point:
+async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
     """Return the point after the event at `seq`. Events up to it are verified; damage after it does not matter.
 
     Raises `UsageError` for a position that does not exist, and `LogDamaged`.
     """
     if not 1 <= seq <= row.head:
         raise UsageError(
-            f"{flag} {seq}: session {row.session_id} has the events 1 to {row.head}; for example {flag} {row.head}"
+            f"there is no event {seq}: session {row.session_id} has the events 1 to {row.head}; choose one of them"
         )
     state, look = empty(row.session_id, kinds), _Look(seq)
     while state.seq < seq:
@@ -177,7 +177,7 @@ async def existing(poster: Poster, origin: SessionRow, seq: int, key: str) -> Fo
         return None
     if (row.origin, row.origin_seq) != (origin.session_id, seq):
         raise UsageError(
-            f"--key {key} already names session {row.session_id}, which is not a fork of {origin.session_id} at {seq}; "
+            f"the key {key!r} already names session {row.session_id}, which is not a fork of {origin.session_id} at {seq}; "
             "nothing was written: use another key"
         )
     return Forked(row, await _first(poster, row), True)
@@ -266,7 +266,7 @@ async def _first(poster: Poster, row: SessionRow) -> SessionForked:
     (first,) = await poster.log.read(row.session_id, after=row.origin_seq, limit=1)
     if not isinstance(first.fact, SessionForked):
         raise CannotRunSafely(
-            f"the first event of the fork {row.session_id} was erased, so it cannot be identified; use another --key"
+            f"the first event of the fork {row.session_id} was erased, so it cannot be identified; use another key"
         )
     return first.fact
 
@@ -278,7 +278,7 @@ def _check_kept(origin: SessionRow, point: Point) -> None:
     if point.later_seq:
         raise UsageError(
             f"session {origin.session_id} cannot be forked at {seq}: the first snapshot of its workspace is of event "
-            f"{point.later_seq}; nothing was written: use --at {point.later_seq} or a later event"
+            f"{point.later_seq}; nothing was written: fork it at {point.later_seq} or at a later event"
         )
     why = f" ({point.trouble})" if point.trouble else ""
     raise CannotRunSafely(

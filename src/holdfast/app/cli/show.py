@@ -187,7 +187,7 @@ async def undo_run(call: Call) -> int:
     """Restore the workspace as it was after an event; the present files are kept first."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
-        point = await point_at(runtime.store, row, call.args.to, runtime.kinds, flag="--to")
+        point = await point_at(runtime.store, row, call.args.to, runtime.kinds)
         if not point.kept and point.later_seq:
             later = await point_at(runtime.store, row, point.later_seq, runtime.kinds)
             point = point if later.state.mutated_seq else later  # no call had changed the files by then

@@ -22,7 +22,7 @@ from holdfast.app.settings.egress_policy import open_vault, secret_sources, secr
 from holdfast.app.settings.tables import NAME
 from holdfast.app.settings.values import nearest
 from holdfast.app.trust_prompt import accept, ask, can_ask, project_found
-from holdfast.clock import SystemClock, rfc3339
+from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import NotTrusted, SecretUnavailable, UsageError
 from holdfast.privileges import disable_core_dumps
 from holdfast.vault.reference_vault import put, take_away, value_of
@@ -85,7 +85,7 @@ def _accepted(call: Call) -> int:
         if call.json:
             call.emit(msgspec.to_builtins(each))
         else:
-            call.say(f"{each.accepted[:19]}Z  uid {each.uid}  sha256 {each.digest[:16]}  {each.path}")
+            call.say(f"{local_time(each.accepted_us)}  uid {each.uid}  sha256 {each.digest[:16]}  {each.path}")
     if not entries:
         call.say("you have accepted no project settings")
     return exits.DONE

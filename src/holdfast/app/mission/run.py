@@ -15,17 +15,17 @@ from holdfast.app.mission.contract import find_contract, load_contract, mission_
 from holdfast.app.models import settled_model
 from holdfast.app.running.drive import detach, drive, observer_for
 from holdfast.app.running.opening import existing, limits_of, policies_of, workspace_of
-from holdfast.app.settings.config import budget_pico
-from holdfast.app.settings.mission_file import MissionFile, accepted_hooks, read_mission_file
+from holdfast.app.settings.config import accepted_hooks, budget_pico
+from holdfast.app.settings.mission_file import MissionFile, read_mission_file
 from holdfast.app.settings.project import has_hooks
 from holdfast.app.settings.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.mission import Contract, Mission, MissionPolicy
 from holdfast.facts.session import Agent
+from holdfast.kinds.hooks.settings import PATHS
 from holdfast.kinds.mission.contract.contents import slug
 from holdfast.kinds.mission.fold.state import mission_of
-from holdfast.kinds.mission.role import hooks
 from holdfast.repo.repository import Repository
 from holdfast.service.missions import check_repository, open_mission
 from holdfast.service.opening import NewSession, check_machine, check_models, state_of
@@ -142,7 +142,7 @@ async def _with_accepted_hooks(
     """Return the policy, without hooks when those of the commit differ from the accepted ones."""
     if not policy.hooks:
         return policy
-    committed = await repository.files(base, hooks.PATHS)
+    committed = await repository.files(base, PATHS)
     if not has_hooks(committed) or committed == accepted_hooks(folder):
         return policy
     call.note(

@@ -15,13 +15,21 @@ from holdfast.app.exits import name_of
 from holdfast.app.models import settled_model
 from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.agent_file import load_agent, load_rules
-from holdfast.app.settings.config import Settings, budget_pico, config_folder, home_directory, pinned_rules
+from holdfast.app.settings.config import (
+    Settings,
+    accepted_hooks,
+    budget_pico,
+    config_folder,
+    home_directory,
+    pinned_rules,
+)
+from holdfast.app.settings.project import MISSION_FILE, has_hooks, read_mission
 from holdfast.app.settings.prompts import load_prompts
 from holdfast.app.settings.trust import check_workspace
 from holdfast.app.trust_prompt import can_ask, confirmed
 from holdfast.errors import CannotRunSafely, RepositoryUnfit, UsageError
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.facts.task import Run
+from holdfast.facts.task import HookFile, Run
 from holdfast.service import opening
 from holdfast.service.opening import (
     Change,
@@ -38,6 +46,9 @@ from holdfast.service.opening import (
 from holdfast.session.money import HOME_ACCOUNT
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import with_web
+
+HOOKS_BYTES = 256 << 10
+"""Most bytes of a project's hook settings and scripts, which the first event of a session holds."""
 
 GOAL_EXAMPLE = 'state one, for example: holdfast run "fix the failing test"'
 
@@ -123,12 +134,12 @@ async def _agrees(call: Call, folder: Path) -> bool:
 
 
 async def finishing(call: Call, runtime: Runtime) -> Run | None:
-    """Return the checks and commits of a new session; None without any. Raises `UsageError`."""
+    """Return the checks, commits, and hooks of a new session; None without any. Raises `UsageError`."""
     args = call.args
     until = checks_of(call)
     if until and runtime.shelf is None:
         raise CannotRunSafely("--until runs its checks on a copy of the workspace, which needs git: install git first")
-    run = Run(until=until)
+    run = Run(until=until, hooks=_hooks(call))
     if args.until_tries is not None:
         run = msgspec.structs.replace(run, sent_back_max=args.until_tries)
     if args.until_timeout is not None:
@@ -144,7 +155,33 @@ async def finishing(call: Call, runtime: Runtime) -> Run | None:
         except RepositoryUnfit as error:
             raise UsageError(f"--commit: {error}") from error
         run = msgspec.structs.replace(run, commit=True, repo=str(folder.resolve()), base=head)
-    return run if run.until or run.commit else None
+    return run if run.until or run.commit or run.hooks else None
+
+
+def _hooks(call: Call) -> tuple[HookFile, ...]:
+    """Return the hooks of the workspace as the user accepted them; say why they do not run. Raises `UsageError`."""
+    folder = Path(call.args.workspace or "").resolve()
+    file = read_mission(folder / MISSION_FILE) if call.args.workspace else None
+    if file is None or not has_hooks(file.named):
+        return ()
+    files = accepted_hooks(folder)
+    if not files:
+        why = file.problem or "you have not accepted them"
+        call.note(
+            f"holdfast run: the hooks in {folder / '.claude'} do not run: {why}; review them with: "
+            f"{call.typed('trust', str(folder))}"
+        )
+        return ()
+    if sum(len(data) for data in files.values()) > HOOKS_BYTES:
+        raise UsageError(f"the hooks and their scripts in {folder} have over {HOOKS_BYTES} bytes; nothing was started")
+    try:
+        return tuple(
+            HookFile(path, data.decode(), os.access(folder / path, os.X_OK)) for path, data in sorted(files.items())
+        )
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"a file in {folder / '.claude' / 'hooks'} is not UTF-8 text; nothing was started. Move it elsewhere"
+        ) from None
 
 
 def checks_of(call: Call) -> tuple[str, ...]:

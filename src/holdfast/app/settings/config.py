@@ -14,13 +14,16 @@ from typing import Any
 
 from holdfast.app.settings.project import (
     FILE,
+    MISSION_FILE,
     Change,
     changes,
     check_repository,
     flat,
+    hooks_of,
     keep,
     project_model,
     prompts_of,
+    read_mission,
     read_project,
 )
 from holdfast.app.settings.trust import Ignored, SettingsFile, TrustStore, read_beneath
@@ -270,6 +273,12 @@ def find_project(start: Path) -> SettingsFile | None:
         if os.path.lexists(folder / ".git"):
             break
     return None
+
+
+def accepted_hooks(folder: Path) -> dict[str, bytes]:
+    """The repository's hook settings and scripts, if the user accepted their current content; empty otherwise."""
+    file = read_mission(folder.resolve() / MISSION_FILE)
+    return hooks_of(file) if file is not None and trust_store().accepts(file) else {}
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import msgspec
 
 from holdfast.app.settings.config import Settings, check_shared, parse_toml, trust_store
 from holdfast.app.settings.policies import read_environment, read_hands
-from holdfast.app.settings.project import MISSION_FILE, Change, changes, flat, has_hooks, hooks_of, keep, read_mission
+from holdfast.app.settings.project import MISSION_FILE, Change, changes, flat, has_hooks, keep, read_mission
 from holdfast.app.settings.tables import NAME, Key, at_least, money, one_of, or_none, read_table, text, texts, yes_or_no
 from holdfast.app.settings.trust import Ignored, SettingsFile
 from holdfast.app.settings.values import count, known_key, nearest
@@ -118,12 +118,6 @@ def project_mission(folder: Path, settings: Settings) -> MissionFile:
     )
     ignored = (Ignored(str(file.path), refused, file.problem),) if refused or file.problem else ()
     return replace(mission, policy=policy, ignored=ignored)
-
-
-def accepted_hooks(folder: Path) -> dict[str, bytes]:
-    """The repository's hook settings and scripts, if the user accepted their current content; empty otherwise."""
-    file = read_mission(folder.resolve() / MISSION_FILE)
-    return hooks_of(file) if file is not None and trust_store().accepts(file) else {}
 
 
 def mission_values(file: SettingsFile) -> dict[str, Any]:

@@ -146,7 +146,7 @@ DANGERS = {
     "models": "your API key and all that these roles read go to these models and their addresses",
     "prompts": "the files of this folder are the orders that begin each model request",
     "environment": "runs in the sandbox before the work, and may send what it reads to package registries",
-    "hooks": "commands of the repository run in the sandbox around each tool call of a worker",
+    "hooks": "commands of the repository run in the sandbox around each tool call of a run or a worker",
     "checks": "commands that run in the sandbox when a worker hands in its work",
     "edit_checks": "commands that run in the sandbox after each edit of a worker",
     "context": "changes what the model is shown, what that costs, and whether loops are noticed",

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -97,6 +98,14 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     uid: int
     digest: str
     accepted: str
+
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.accepted)  # a store with another text there is damaged
+
+    @property
+    def accepted_us(self) -> int:
+        """The time of the acceptance, in microseconds since 1970."""
+        return int(datetime.fromisoformat(self.accepted).timestamp() * 1_000_000)
 
 
 class _Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,1 +1,1 @@
-"""Plain sessions with checks before they are done, and with a commit at each park."""
+"""Plain sessions with checks before they are done, a commit at each park, or hooks of the project."""

@@ -1,4 +1,4 @@
-"""Acts of a run: checks in a fresh sandbox on a copy of the workspace, and a commit at each park (S24, S25)."""
+"""Acts of a run: its project's hooks, checks on a copy of the workspace, and a commit at each park (S24, S25)."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ from holdfast.errors import (
     Refused,
     RepositoryUnfit,
 )
+from holdfast.facts.base import Fact
+from holdfast.facts.model import AgentToolUse
 from holdfast.facts.session import SessionError, Workspace
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import RepoCommitted
-from holdfast.facts.tool import UNTIL, HookRan, ToolResult
+from holdfast.facts.tool import SCRIPTS, UNTIL, HookRan, ToolResult
 from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_hands_id
-from holdfast.kinds.run.kind import run_of, run_state
+from holdfast.kinds.hooks import running
+from holdfast.kinds.hooks.running import Hooked
+from holdfast.kinds.run.kind import hooks_of, run_of, run_state
 from holdfast.repo.base import Owner
 from holdfast.session.state import Call
 from holdfast.session.tools.output import SUBMIT_OUTPUT
@@ -61,9 +65,31 @@ class RunActs(Acts):
     def __init__(self, shift: Shift) -> None:
         super().__init__(shift)
         self.committed_at: tuple[int, ...] = ()
+        self.hooks = _hooked(shift)
         self.answers = {**self.answers, SUBMIT_OUTPUT: _submit}
 
+    async def before_call(self, hands: Hands, use: AgentToolUse) -> bool:
+        """Run the project's hooks; a blocking one ends the call."""
+        return self.hooks is None or await running.before(self.shift, hands, use, self.hooks) is None
+
+    async def after_call(self, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:
+        """Run the project's hooks, whose events are recorded beside the result."""
+        return () if self.hooks is None else await running.after(self.shift, hands, use, result, self.hooks)
+
     async def verify(self) -> None:
+        """Run the project's hooks for a stop. Once they let the agent stop, run the checks."""
+        state, plan = self.shift.state, self.hooks
+        if plan is None or not plan.at_stop or run_state(state).let_go == state.responses:
+            await self._check()
+        elif state.hands is None or state.workspace_with:
+            await hands_act.provision(self.shift)
+        else:
+            about_id = f"{state.session_id}.{state.responses}"
+            ran = await running.at_stop(self.shift, plan, about_id, run_state(state).objections)
+            if not ran.cancelled:
+                await self.shift.fact(*(msgspec.structs.replace(fact, call_id="") for fact in ran.facts))
+
+    async def _check(self) -> None:
         """Run every check on a copy of the workspace, and append the results together: a partial round never counts.
 
         A check that a killed brain began is run again.
@@ -125,6 +151,20 @@ class RunActs(Acts):
 
 
 ACTS = RunActs
+
+
+def _hooked(shift: Shift) -> Hooked | None:
+    """Return the project's hooks of this session, or None."""
+    files = run_of(shift.state).hooks
+    if not files:
+        return None
+    scripts = [each for each in files if each.path.startswith(f"{SCRIPTS}/")]
+    return Hooked(
+        hooks_of(run_of(shift.state)),
+        {each.path: each.content.encode() for each in scripts},
+        frozenset(each.path for each in scripts if each.program),
+        lambda: run_state(shift.state).hooked,
+    )
 
 
 async def _submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""Plain sessions with checks: done only after the checks passed on the latest work; failures go back to the model."""
+"""Plain sessions with checks: done only after the checks passed on the latest work; failures go back to the model.
+
+Before the checks, the project's hooks for a stop run, and may send the work back too.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import BreakerClosed
 from holdfast.facts.task import RepoCommitted, Run
 from holdfast.facts.tool import NOT_HANDED_IN, UNTIL, HookRan, ToolResult
+from holdfast.kinds.hooks.settings import AT_STOP, Settings, read
 from holdfast.session.actions import Action, Escalate, Record, Verify
 from holdfast.session.state import Apply, State
 from holdfast.session.tenant import Kind
@@ -35,7 +39,9 @@ class RunState(msgspec.Struct):
     `passed` are the checks that passed after the response `checked`; `failing` are those that failed then. `sent_back`
     counts consecutive rounds with failures since the latest message of a user or answer to the question about them.
     `commit` is the latest commit of the workspace. `submitting` are the values of calls that submit an output, by call;
-    `output` is the latest valid one, if it was `submitted` after the latest message of a user.
+    `output` is the latest valid one, if it was `submitted` after the latest message of a user. `hooked` names the hands
+    in which the project's hooks were started. `let_go` is the response after which its hooks let the agent stop,
+    `objected` the latest one after which they did not, and `objections` counts those since the latest message.
     """
 
     checked: int = 0
@@ -46,6 +52,10 @@ class RunState(msgspec.Struct):
     submitting: dict[str, Any] = {}
     submitted: bool = False
     output: Any = None
+    hooked: str = ""
+    let_go: int = 0
+    objected: int = 0
+    objections: int = 0
 
 
 def run_of(state: State) -> Run:
@@ -53,6 +63,11 @@ def run_of(state: State) -> Run:
     assert state.created is not None
     assert state.created.run is not None
     return state.created.run
+
+
+def hooks_of(run: Run) -> Settings:
+    """Return the hooks of a run's project."""
+    return read({each.path: each.content.encode() for each in run.hooks})
 
 
 def run_state(state: State) -> RunState:
@@ -67,6 +82,13 @@ def _checked(state: State, fact: HookRan, event: Event) -> None:
     if fact.event == NOT_HANDED_IN:
         own.sent_back += 1
         own.failing = (SUBMIT_OUTPUT,)
+    elif fact.event == "SessionStart" and state.hands is not None:
+        own.hooked = state.hands.hands_id
+    elif fact.event in AT_STOP and fact.blocked:
+        own.objections += own.objected != state.responses
+        own.objected, own.let_go = state.responses, 0
+    elif fact.event in AT_STOP and own.objected != state.responses:
+        own.let_go = state.responses
     if fact.event != UNTIL:
         return
     if own.checked != state.responses:
@@ -87,7 +109,7 @@ def _followed(state: State, fact: UserMessage | BreakerClosed | RepoCommitted, e
             return
         case _:
             own.submitted = own.submitted and not isinstance(fact, UserMessage)
-            own.checked = own.sent_back = 0
+            own.checked = own.sent_back = own.objected = own.objections = 0
 
 
 def _submitting(state: State, fact: AgentToolUse, event: Event) -> None:
@@ -110,11 +132,11 @@ def _submitted(state: State, fact: ToolResult, event: Event) -> None:
 
 
 class RunKind(Kind[State]):
-    """Kind of sessions with checks or commits."""
+    """Kind of sessions with checks, commits, or hooks."""
 
     name = "run"
     state_type = RunState
-    sources = ("holdfast.kinds.run.kind",)
+    sources = ("holdfast.kinds.run.kind", "holdfast.kinds.hooks.settings")
     fold: Mapping[type[Fact], Apply] = {
         HookRan: _checked,
         AgentToolUse: _submitting,
@@ -139,11 +161,13 @@ class RunKind(Kind[State]):
         )
 
     def stopped(self, state: State) -> Action | None:
-        """Check the work; None once every check passed after the latest response."""
+        """Check the work; None once the hooks let the agent stop and every check passed after the latest response."""
         own, run = run_state(state), run_of(state)
         assert state.created is not None
         if has_output(state.created.agent) and not own.submitted:
             return Record((HookRan(event=NOT_HANDED_IN, command="", blocked=True, content=NO_OUTPUT),))
+        if own.let_go != state.responses and any(hook.event in AT_STOP for hook in hooks_of(run).hooks):
+            return Verify()
         passed = own.checked == state.responses and set(run.until) <= set(own.passed)
         return None if passed or not run.until else Verify()
 

@@ -22,12 +22,12 @@ from holdfast.facts.shift import ChildMessaged, ChildOpened
 from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
+from holdfast.kinds.hooks.settings import EMPTY_TREES
 from holdfast.kinds.mission import documents
 from holdfast.kinds.mission.conductor.actions import OpenRole, RaiseChildren, TellRole
 from holdfast.kinds.mission.fold.state import MissionState, of_mission
 from holdfast.kinds.mission.role import briefing
 from holdfast.kinds.mission.role.briefing import Past
-from holdfast.kinds.mission.role.hooks import EMPTY_TREES
 from holdfast.kinds.mission.role.kind import role_of
 from holdfast.kinds.mission.role.tools import SUBMITS
 from holdfast.log.base import Post

@@ -15,6 +15,8 @@ from holdfast.facts.model import AgentToolUse
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import ExecResult, Hands
+from holdfast.kinds.hooks import running
+from holdfast.kinds.hooks.running import Ran
 from holdfast.kinds.mission import plan
 from holdfast.kinds.mission.acts import hooks, worker
 from holdfast.kinds.mission.acts.open_roles import guarded
@@ -48,7 +50,7 @@ async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
     if wrong and not await _is_last(shift, call):
         await _refuse(shift, call, wrong)
         return
-    ran = await hooks.at_stop(shift, call) if value.get("status") == "done" else hooks.Ran()
+    ran = await hooks.at_stop(shift, call) if value.get("status") == "done" else Ran()
     if ran.cancelled or ran.refusal:
         outcome: Literal["cancelled", "error"] = "cancelled" if ran.cancelled else "error"
         result = ToolResult(call_id=call.call_id, outcome=outcome, content=f"Not handed in: {ran.refusal}")
@@ -171,11 +173,13 @@ class RoleActs(Working):
 
     async def before_call(self, hands: Hands, use: AgentToolUse) -> bool:
         """Run the project's hooks; a blocking one ends the call."""
-        return await hooks.before(self.shift, hands, use) is None
+        found = await hooks.hooked(self.shift)
+        return found is None or await running.before(self.shift, hands, use, found) is None
 
     async def after_call(self, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:
         """Run the project's hooks, whose events are recorded beside the result."""
-        return await hooks.after(self.shift, hands, use, result)
+        found = await hooks.hooked(self.shift)
+        return () if found is None else await running.after(self.shift, hands, use, result, found)
 
     async def before_end(self, ended: ShiftEnded) -> bool:
         """Commit a worker's folder."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import anyio
 
 from holdfast.brain.acts import environment as environment_act
 from holdfast.brain.acts import hands as hands_act
@@ -16,30 +14,11 @@ from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import RepoCommitted
 from holdfast.globs import literal, matches
+from holdfast.kinds.hooks.running import Hooked
 from holdfast.kinds.mission.acts.open_roles import owner_of
 from holdfast.kinds.mission.role.fold import role_state
-from holdfast.kinds.mission.role.hooks import Settings
 from holdfast.kinds.mission.role.kind import role_of
 from holdfast.repo.repository import Commit, Kept, Repository
-
-
-class Hooked:
-    """Hooks of a worker.
-
-    `scripts` are files by path that are restored before any hook runs; `programs` among them are executable. `guarded`
-    means that some could not be written, so that each is compared first. `losses` counts lost hands during hooks, by
-    call. Hooks of concurrent calls take turns.
-    """
-
-    def __init__(self, settings: Settings, scripts: Mapping[str, bytes], programs: frozenset[str]) -> None:
-        self.hooks = settings.hooks
-        self.problems = settings.problems
-        self.scripts = scripts
-        self.programs = programs
-        self.guarded = False
-        self.losses: dict[str, int] = {}
-        self.starting = anyio.Lock()
-        self.turn = anyio.Lock()
 
 
 class Working(Acts):

@@ -1,6 +1,6 @@
 """Hooks of a project in Claude Code's format, and its checks: their settings and conditions. Pure.
 
-They are read from the commit that a worker starts from, so the worker's own changes of the settings do not count.
+They are read as they were when the session began, so the agent's own changes of the settings do not count.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ EMPTY_TREES = {
 }
 """Git object name of the empty tree, by the length of a repository's object names."""
 
-RUN_HERE = ("PreToolUse", "PostToolUse", "SessionStart", "SessionEnd", "Stop", "SubagentStop")
-"""Hook events that occur in a worker's session."""
+AT_STOP = ("Stop", "SubagentStop", "SessionEnd")
+"""Hook events of a submission, or of an agent that stops."""
+
+RUN_HERE = ("PreToolUse", "PostToolUse", "SessionStart", *AT_STOP)
+"""Hook events that occur in a session with hooks."""
 
 HOOK_TIMEOUT_S = 60.0
 CHECK_TIMEOUT_S = 600.0
@@ -32,7 +35,7 @@ TIMEOUT_MAX_S = 3_600.0
 """Default timeout of a hook, timeout of a check, and the longest timeout of either."""
 
 SENT_BACK_MAX = 3
-"""Refusals of a worker's submission by hooks; afterwards hooks let it pass and the harness's own checks decide."""
+"""Consecutive refusals by hooks at a stop; afterwards hooks let it pass and the harness's own checks decide."""
 
 HOOKS_MAX = 50
 PATTERN_MAX = 200

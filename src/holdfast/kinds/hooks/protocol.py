@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.facts import bounded_json
-from holdfast.kinds.mission.role.hooks import Hook, tool_name
+from holdfast.kinds.hooks.settings import Hook, tool_name
 
 CONTENT_CHARS = 4_000
 """Most characters of a hook's output shown to the model, from its end."""
