@@ -205,6 +205,8 @@ def test_no_default_model_is_needed_where_each_role_in_use_has_its_own(type: Typ
 
 
 def test_repositories_as_people_have_them(type: Type, repo: Path, good: str, tmp_path: Path) -> None:
+    (repo / "feature_list.json").write_text(json.dumps(ITEMS[:1]) + "\n")
+    git(repo, "commit", "-qam", "one item")
     (repo / "a.py").write_text("# half a thought\n")
     (repo / "new.txt").write_text("not committed\n")
     said = run(type, repo, good).went(0)
