@@ -149,7 +149,7 @@ def deaths(base: Path, monkeypatch: pytest.MonkeyPatch, moment: str, times: int,
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_while_children_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    none_broken(tmp_path, monkeypatch, moment, times=3, seed=0)
+    none_broken(tmp_path, monkeypatch, moment, times=2, seed=0)
 
 
 @pytest.mark.faults

@@ -50,6 +50,12 @@ def repo(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def one(tmp_path: Path) -> Path:
+    """The same with one item."""
+    return make(tmp_path / "repo", {**FILES, "feature_list.json": json.dumps(ITEMS[:1], indent=2) + "\n"})
+
+
+@pytest.fixture
 def good(tmp_path: Path) -> str:
     """A worker that does what is wanted."""
     return script(tmp_path / "good.json", bash(WRITE), hand_in(notes="both return 1", findings=["it was short"]))
@@ -84,32 +90,32 @@ def test_from_a_contract_to_a_branch(type: Type, repo: Path, good: str) -> None:
     type("verify").went(0)
 
 
-def test_who_says_done_and_has_done_nothing_ends_with_a_person(type: Type, repo: Path, tmp_path: Path) -> None:
+def test_who_says_done_and_has_done_nothing_ends_with_a_person(type: Type, one: Path, tmp_path: Path) -> None:
     lazy = script(tmp_path / "lazy.json", *[hand_in(notes="<promise>COMPLETE</promise>")] * 3)
-    said = run(type, repo, lazy).went(3)
+    said = run(type, one, lazy).went(3)
     assert "a person is asked" in said.err
-    assert not passes(repo, "holdfast/feature-list/main", 0)
+    assert not passes(one, "holdfast/feature-list/main", 0)
     item = next(word for word in said.err.split() if word.startswith("itm_"))
     items = type("inbox", "--json").went(0).lines
     escalations = [each for each in items if each.get("kind") == "escalation"]
     assert len(escalations) == 1, item
     type("deny", escalations[0]["item_id"], "--note", "enough").went(0)
     type("wake", "m").went(1)
-    assert "of 2 criteria are met" in type("brief", "m").went(0).out
+    assert "of 1 criteria are met" in type("brief", "m").went(0).out
 
 
-def test_a_contract_that_is_edited_afterwards_changes_nothing(type: Type, repo: Path, tmp_path: Path) -> None:
-    easier = [{**each, "check": "true"} for each in ITEMS]
+def test_a_contract_that_is_edited_afterwards_changes_nothing(type: Type, one: Path, tmp_path: Path) -> None:
+    easier = [{**each, "check": "true"} for each in ITEMS[:1]]
     text = json.dumps(easier)
     cheat = script(
         tmp_path / "cheat.json",
         bash(f"rm -f feature_list.json; printf '%s' {shlex.quote(text)} > feature_list.json; ls"),
         *[hand_in()] * 3,
     )
-    (repo / "feature_list.json").chmod(0o644)
-    run(type, repo, cheat).went(3)
-    assert not passes(repo, "holdfast/feature-list/main", 0)
-    assert json.loads(git(repo, "show", "holdfast/feature-list/main:feature_list.json")) == ITEMS
+    (one / "feature_list.json").chmod(0o644)
+    run(type, one, cheat).went(3)
+    assert not passes(one, "holdfast/feature-list/main", 0)
+    assert json.loads(git(one, "show", "holdfast/feature-list/main:feature_list.json")) == ITEMS[:1]
 
 
 def test_two_missions_and_a_person_on_one_repository(repo: Path, good: str, holdfast_home: Path) -> None:
@@ -204,21 +210,21 @@ def test_no_default_model_is_needed_where_each_role_in_use_has_its_own(type: Typ
     assert passes(repo, "holdfast/feature-list/main", 0)
 
 
-def test_repositories_as_people_have_them(type: Type, repo: Path, good: str, tmp_path: Path) -> None:
-    (repo / "a.py").write_text("# half a thought\n")
-    (repo / "new.txt").write_text("not committed\n")
-    said = run(type, repo, good).went(0)
+def test_repositories_as_people_have_them(type: Type, one: Path, good: str, tmp_path: Path) -> None:
+    (one / "a.py").write_text("# half a thought\n")
+    (one / "new.txt").write_text("not committed\n")
+    said = run(type, one, good).went(0)
     assert "uncommitted changes stay as they are" in said.err
-    assert (repo / "a.py").read_text() == "# half a thought\n"
-    git(repo, "checkout", "-q", "--", "a.py")
-    git(repo, "checkout", "-q", "--detach")
-    type("mission", "run", "--repo", repo, "--model", good, "--name", "loose").went(0)
+    assert (one / "a.py").read_text() == "# half a thought\n"
+    git(one, "checkout", "-q", "--", "a.py")
+    git(one, "checkout", "-q", "--detach")
+    type("mission", "run", "--repo", one, "--model", good, "--name", "loose").went(0)
     bare = tmp_path / "bare.git"
-    subprocess.run(["git", "clone", "-q", "--bare", str(repo), str(bare)], check=True)
-    contract, policy = repo / "feature_list.json", repo / "mission.toml"
+    subprocess.run(["git", "clone", "-q", "--bare", str(one), str(bare)], check=True)
+    contract, policy = one / "feature_list.json", one / "mission.toml"
     type("mission", "run", contract, "--repo", bare, "--model", good, "--name", "naked", "--policy", policy).went(0)
     assert passes(bare, "holdfast/naked/main", 0)
-    git(repo, "-c", "user.name=a", "commit", "-q", "--allow-empty", "-m", "one more")
+    git(one, "-c", "user.name=a", "commit", "-q", "--allow-empty", "-m", "one more")
     shallow = tmp_path / "shallow"
-    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{repo}", str(shallow)], check=True)
+    subprocess.run(["git", "clone", "-q", "--depth", "1", f"file://{one}", str(shallow)], check=True)
     type("mission", "run", "--repo", shallow, "--model", good).refused(5, "shallow", "unshallow")

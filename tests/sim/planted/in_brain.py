@@ -61,7 +61,7 @@ def the_head_is_that_of_now(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shift, "decision", decision)
 
 
-@BED.plant("S6", "groups_are_whole")
+@BED.plant("S6", "groups_are_whole", first=14)
 def a_call_starts_before_its_intent(patch: pytest.MonkeyPatch) -> None:
     async def dispatch(shift: Shift, action: Dispatch) -> None:
         hands = await hands_act.current(shift)
@@ -174,7 +174,7 @@ def a_probe_always_says_that_it_did_not_happen(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(tool_act, "_unknown", unknown)
 
 
-@BED.plant("S12", "unknown_is_honest")
+@BED.plant("S12", "unknown_is_honest", first=33)
 def a_harmless_call_is_not_tried_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_act, "RETRIES", 1)
 
@@ -278,7 +278,7 @@ def a_snapshot_loses_what_is_pending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "remember", remember)
 
 
-@BED.plant("S19", "starts_match_the_log", first=1_120)
+@BED.plant("S19", "starts_match_the_log", first=1_149)
 def a_snapshot_loses_what_was_read(patch: pytest.MonkeyPatch) -> None:
     whole = recall.remember
 

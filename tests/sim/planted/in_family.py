@@ -44,7 +44,7 @@ def a_child_names_another_call(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(child_act, "Parent", lambda **given: Parent(**{**given, "call_id": "0.0"}))
 
 
-@BED.plant("S4", "children_report_once")
+@BED.plant("S4", "children_report_once", first=17)
 def a_child_that_failed_tells_nobody(patch: pytest.MonkeyPatch) -> None:
     whole = child_act.notice_to_parent
 
@@ -71,7 +71,7 @@ def children_of_a_cancelled_session_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(waits, "cancel_first", lambda state: None)
 
 
-@BED.plant("S4", "children_end_with_their_parent")
+@BED.plant("S4", "children_end_with_their_parent", first=15)
 def a_cancelled_child_is_not_told(patch: pytest.MonkeyPatch) -> None:
     whole = child_act._cancelling
 
@@ -86,7 +86,7 @@ def an_answer_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ApprovalDecided, "wakes", False)
 
 
-@BED.plant("S27", "wake_rows_agree")
+@BED.plant("S27", "wake_rows_agree", first=17)
 def a_report_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ChildFinished, "wakes", False)
 
@@ -97,7 +97,7 @@ def summaries_are_made_from_summaries(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "raw", list)
 
 
-@BED.plant("S16", "summaries_are_of_raw_turns")
+@BED.plant("S16", "summaries_are_of_raw_turns", first=14)
 def a_handoff_says_that_it_covers_all_until_now(patch: pytest.MonkeyPatch) -> None:
     whole = context_act._torn_down
 

@@ -86,7 +86,7 @@ def a_dead_command_goes_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FakeProvider, "_end", end)
 
 
-@BED.plant("S8", "unknown_is_honest", first=1_130)
+@BED.plant("S8", "unknown_is_honest", first=1_134)
 def a_new_incarnation_answers_for_an_old_one(patch: pytest.MonkeyPatch) -> None:
     whole = FakeProvider.find
 

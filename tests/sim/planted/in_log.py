@@ -213,7 +213,7 @@ def _changing(patch: pytest.MonkeyPatch, change: Callable[[rows.SessionRow, Even
     patch.setattr(rows, "_changes", changes)
 
 
-@BED.plant("S20", "calls_end_once")
+@BED.plant("S20", "calls_end_once", first=49)
 def a_result_clears_the_wake(patch: pytest.MonkeyPatch) -> None:
     _changing(patch, lambda row, event: {"due_us": None} if isinstance(event.fact, ToolResult) else None)
 
@@ -310,7 +310,7 @@ def what_is_spent_is_left_out_of_the_check(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "_reserve", reserve)
 
 
-@BED.plant("S15", "rows_follow")
+@BED.plant("S15", "rows_follow", first=16)
 def only_the_own_account_pays(patch: pytest.MonkeyPatch) -> None:
     whole = Ledger._settle
 

@@ -52,7 +52,7 @@ def a_judge_that_is_silent_counts_as_pass(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ending, "read_verdict", _kind_judge)
 
 
-@BED.plant("S25", "only_words_of_judges_count", first=30)
+@BED.plant("S25", "only_words_of_judges_count", first=32)
 def a_contradiction_counts_as_what_was_decided(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(submissions, "_agrees", lambda said: ())
     patch.setattr(submissions, "_complete", lambda said, known: ())
@@ -93,7 +93,7 @@ def a_merge_needs_what_its_tasks_are_for_alone(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(merges, "needed", needed)
 
 
-@BED.plant("S26", "judged_is_what_is_there", first=100)
+@BED.plant("S26", "judged_is_what_is_there", first=101)
 def the_word_of_a_judge_outlives_what_it_was_said_of(patch: pytest.MonkeyPatch) -> None:
     async def nothing(shift: Shift, merge: OpenMerge, repository: Repository) -> dict[str, tuple[str, ...]]:
         return {}
@@ -101,7 +101,7 @@ def the_word_of_a_judge_outlives_what_it_was_said_of(patch: pytest.MonkeyPatch) 
     patch.setattr(merging, "_touched", nothing)
 
 
-@BED.plant("S26", "metrics_do_not_get_worse")
+@BED.plant("S26", "metrics_do_not_get_worse", first=1)
 def a_metric_may_fall_below_its_best_value(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(metrics, "best", lambda mission, name: None)
 
@@ -119,7 +119,7 @@ def what_passed_is_forgotten_when_something_else_is_merged(patch: pytest.MonkeyP
     _applied(patch, RepoMerged, merged)
 
 
-@BED.plant("S25", "done_means_met", first=58)
+@BED.plant("S25", "done_means_met", first=59)
 def the_word_of_a_worker_is_believed(patch: pytest.MonkeyPatch) -> None:
     whole = fold_merges._merged
 
@@ -140,17 +140,17 @@ def _applied(patch: pytest.MonkeyPatch, kind: type[Any], fold: Any) -> None:
     patch.setitem(MissionKind.fold, kind, fold)
 
 
-@BED.plant("S25", "verdicts_are_made_once", first=28)
+@BED.plant("S25", "verdicts_are_made_once", first=32)
 def verdicts_of_refused_trees_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_merges, "VERDICTS_KEPT", 0)
 
 
-@BED.plant("S24", "nothing_forbidden_is_merged", first=8)
+@BED.plant("S24", "nothing_forbidden_is_merged", first=9)
 def what_a_worker_did_to_tests_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inspecting, "hold", lambda *args, **more: Inspection((), (), (), 0))
 
 
-@BED.plant("S25", "verdicts_are_true", first=3)
+@BED.plant("S25", "verdicts_are_true", first=4)
 def checks_run_with_the_tests_of_the_worker(patch: pytest.MonkeyPatch) -> None:
     async def nothing(self: Laying, ground: Ground, asked: Collection[str]) -> list[str]:
         return []
@@ -159,12 +159,12 @@ def checks_run_with_the_tests_of_the_worker(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inspecting, "hold", lambda *args, **more: Inspection((), (), (), 0))
 
 
-@BED.plant("S15", "spend_is_shared")
+@BED.plant("S15", "spend_is_shared", first=2)
 def a_child_has_an_account_of_its_own_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(open_roles, "path_of", lambda created, session_id: ())
 
 
-@BED.plant("S15", "spend_is_shared")
+@BED.plant("S15", "spend_is_shared", first=2)
 def a_cap_counts_only_what_is_spent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "_misses", lambda self, account, amount: [])
 
@@ -193,7 +193,7 @@ def commits_of_people_count_as_taken_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merging, "_merged", merged)
 
 
-@BED.plant("S23", "people_lose_nothing", first=515)
+@BED.plant("S23", "people_lose_nothing", first=516)
 def people_are_not_looked_for_at_the_end(patch: pytest.MonkeyPatch) -> None:
     async def away(shift: Shift, action: Look) -> None:
         return
@@ -236,7 +236,7 @@ def judges_are_asked_without_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "_judging", judging)
 
 
-@BED.plant("S24", "caps_hold", first=8)
+@BED.plant("S24", "caps_hold", first=10)
 def plans_are_made_without_asking_anybody(patch: pytest.MonkeyPatch) -> None:
     whole = ending._again
 
@@ -246,7 +246,7 @@ def plans_are_made_without_asking_anybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ending, "_again", again)
 
 
-@BED.plant("S24", "few_are_at_work", first=5)
+@BED.plant("S24", "few_are_at_work", first=6)
 def who_is_sent_back_goes_on_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "_has_room", lambda mission, task: True)
 
@@ -255,7 +255,7 @@ def _endless(mission: MissionState, **caps: int) -> MissionState:
     return msgspec.structs.replace(mission, policy=msgspec.structs.replace(mission.policy, **caps))
 
 
-@BED.plant("S5", "verdicts_are_true", first=186)
+@BED.plant("S5", "verdicts_are_true", first=187)
 def a_checkout_is_discarded_under_the_brain_that_took_over(patch: pytest.MonkeyPatch) -> None:
     whole = Places.place
 

@@ -95,7 +95,7 @@ def rules_are_not_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "rule_for", lambda state, call, now_us: Ruling("allow"))
 
 
-@BED.plant("S6", "only_allowed_calls_run")
+@BED.plant("S6", "only_allowed_calls_run", first=19)
 def a_wrong_call_is_dispatched(patch: pytest.MonkeyPatch) -> None:
     whole = fold_calls._call
 
@@ -178,7 +178,7 @@ def a_cap_is_reached_too_early(patch: pytest.MonkeyPatch) -> None:
     _deciding(patch, change)
 
 
-@BED.plant("S2", "ends_have_reasons")
+@BED.plant("S2", "ends_have_reasons", first=17)
 def a_refusal_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     def change(state: State, action: Action) -> Action:
         refused = isinstance(action, End) and action.fact.detail == "the model refused"
@@ -228,7 +228,7 @@ def the_fold_forgets_what_was_read(patch: pytest.MonkeyPatch) -> None:
     _after(patch, change)
 
 
-@BED.plant("S3", "context_is_what_happened")
+@BED.plant("S3", "context_is_what_happened", first=14)
 def a_message_stays_pending(patch: pytest.MonkeyPatch) -> None:
     whole = fold_requests._started
 
@@ -313,7 +313,7 @@ def unknown_is_not_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(window, "_result", result)
 
 
-@BED.plant("S14", "context_is_what_happened")
+@BED.plant("S14", "context_is_what_happened", first=14)
 def cut_words_are_not_shown(patch: pytest.MonkeyPatch) -> None:
     whole = window._response
 
@@ -324,7 +324,7 @@ def cut_words_are_not_shown(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(window, "_response", response)
 
 
-@BED.plant("S8", "dispatches_are_intents")
+@BED.plant("S8", "dispatches_are_intents", first=59)
 def hands_are_never_waited_for(patch: pytest.MonkeyPatch) -> None:
     def change(state: State, action: Action) -> Action:
         opened = state.open_calls()
