@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.app.compose import Runtime
+from holdfast.app.forking import ground_of
 from holdfast.app.models import settled_model
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
 from holdfast.app.settings.agent_file import load_agent
@@ -39,6 +40,7 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         url=url,
         opening=opening,
         shelf=runtime.shelf,
+        ground=ground_of(runtime),
     )
 
 

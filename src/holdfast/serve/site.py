@@ -23,6 +23,7 @@ from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
 from holdfast.serve.access import Access, Visitor
 from holdfast.serve.pulse import Pulse
+from holdfast.service.forks import Ground
 from holdfast.service.intake import Intake
 from holdfast.session.rows import ItemRow, SessionRow
 from holdfast.session.state import Kinds, State
@@ -59,8 +60,8 @@ class Site:
     """A served home.
 
     `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller. `shelf` is
-    the store of workspace snapshots, None without git. `closing` is set when the server is about to end, for responses
-    that would go on.
+    the store of workspace snapshots, None without git; `ground` is the place of forks. `closing` is set when the server
+    is about to end, for responses that would go on.
     """
 
     store: Store
@@ -73,6 +74,7 @@ class Site:
     url: str
     opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
     shelf: Shelf | None = None
+    ground: Ground | None = None
     closing: anyio.Event = field(default_factory=anyio.Event)
     _projects: dict[str, Path] = field(default_factory=dict)
 
