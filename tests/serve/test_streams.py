@@ -69,7 +69,7 @@ def test_a_stream_that_is_cut_50_times_loses_and_doubles_nothing(served: Served,
 
 
 def test_the_newest_status_wins(served: Served, admin: str) -> None:
-    with served.client(admin) as client, client.stream("GET", API + "/status/stream") as stream:
+    with served.client(admin) as client, client.stream("GET", API + "/stream") as stream:
         lines = stream.iter_lines()
 
         def status() -> dict[str, Any]:

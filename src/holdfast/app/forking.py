@@ -15,6 +15,11 @@ from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 
 
+def ground_of(runtime: Runtime) -> Ground:
+    """Return the place of forks in this home."""
+    return Ground(runtime.home.workspaces, runtime.worker.worker_id, partial(is_live, runtime.home.workers))
+
+
 async def fork_session(runtime: Runtime, origin: SessionRow, at: int, key: str, cap_pico: int | None) -> Forked:
     """Open a fork after the event at `at`, or find the one with that key. Does not run it.
 
@@ -31,5 +36,5 @@ async def fork_session(runtime: Runtime, origin: SessionRow, at: int, key: str, 
         cap_pico = account.cap_pico if account else None
     elif cap_pico is not None and not point.state.limits.unpriced:
         check_models(runtime.site, (origin.model,), cap_pico)
-    ground = Ground(runtime.home.workspaces, runtime.worker.worker_id, partial(is_live, runtime.home.workers))
-    return await forks.fork(runtime.intake, shelf_of(runtime), ground, origin, point, Wish(key, cap_pico, PROGRAM))
+    shelf, ground = shelf_of(runtime), ground_of(runtime)
+    return await forks.fork(runtime.intake, shelf, ground, origin, point, Wish(key, cap_pico, PROGRAM))

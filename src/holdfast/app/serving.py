@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from holdfast.app.compose import Runtime
+from holdfast.app.forking import ground_of
 from holdfast.app.models import settled_model
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
 from holdfast.app.settings.agent_file import load_agent
@@ -17,10 +17,8 @@ from holdfast.app.settings.targets import read_targets
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.ids import system_entropy
-from holdfast.log.worker_locks import is_live
 from holdfast.serve.access import Access, Visitor
 from holdfast.serve.site import SessionWanted, Site
-from holdfast.service.forks import Ground
 from holdfast.service.opening import NewSession, check_allowed, check_key, find_by_key, open_session
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import with_web
@@ -44,7 +42,7 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         opening=opening,
         shelf=runtime.shelf,
         push=tuple(each.name for each in read_targets(runtime.settings.notify) if each.kind == "push"),
-        ground=Ground(runtime.home.workspaces, runtime.worker.worker_id, partial(is_live, runtime.home.workers)),
+        ground=ground_of(runtime),
     )
 
 

@@ -109,7 +109,7 @@ async def released(asked: Asked[Nothing, Reason]) -> Stopped:
 
 OPERATIONS = (
     Operation("GET", "/status", status, HomeStatus),
-    Operation("GET", "/status/stream", streamed, None, media_type="text/event-stream"),
+    Operation("GET", "/stream", streamed, None, media_type="text/event-stream"),
     Operation("GET", "/budgets", budgets, AccountPage),
     Operation("POST", "/budgets/{account}", home_cap, AccountPage, body=Cap, role="admin"),
     Operation("GET", "/sessions/{session}/budget", session_budget, AccountPage),
