@@ -16,8 +16,10 @@ from tests.house.source import ROOT, SRC, tracked
 
 BIN = Path(sys.executable).parent
 CORE_DISTRIBUTIONS = 10
-INSTALLED_BYTES = 6_000_000
-"""What the core may take with all that it depends on; without a bound of its own nothing is small for long."""
+INSTALLED_BYTES = 6_300_000
+"""What the core may take with all that it depends on; without a bound of its own nothing is small for long.
+
+300 KB of it came with search and the read model of the server, which is a floor of its own."""
 
 
 def run(*command: str | Path, **environment: str) -> str:

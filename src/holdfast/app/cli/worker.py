@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 
 import anyio
 
@@ -29,6 +30,7 @@ from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.fleet.serve import Service
 from holdfast.log.base import Which
+from holdfast.log.search.index import SearchIndex, search_path
 from holdfast.service.posting import person
 from holdfast.service.replies import Listener
 from holdfast.service.search import keep_filled
@@ -69,7 +71,9 @@ async def worker_run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         await sweep(runtime)
         channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
-        with serve(runtime.home, runtime.worker.worker_id, database_path(call.settings)):
+        database = database_path(call.settings)
+        index = SearchIndex(search_path(database))
+        with serve(runtime.home, runtime.worker.worker_id, database), closing(index):
             work = _Work(call, runtime)
             work.say(
                 f"serving {runtime.home.path}, up to {counted(limit, 'session')} at a time; Ctrl-C stops it, and loses "
@@ -88,7 +92,7 @@ async def worker_run(call: Call) -> int:
                         )
                         group.start_soon(listener.run)
                     group.start_soon(look_after, runtime)
-                    group.start_soon(keep_filled, runtime.store, runtime.search, SystemClock(), work.say)
+                    group.start_soon(keep_filled, runtime.store, index, SystemClock(), work.say)
                     if keeps.daily:
                         group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
 
