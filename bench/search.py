@@ -112,11 +112,12 @@ class Bench:
                 spent[filling].append(await self.append(session_id))
                 await anyio.sleep(self.chance.uniform(0, 2 * PAUSE_S))
 
-        async def watch() -> None:
+        async def watch(filling: bool) -> None:
             while True:
                 lag = await self.store.look(self.index.lag)
-                lags.append((SystemClock().now_us() - lag.since_us) / 1e6 if lag.events else 0.0)
-                await anyio.sleep(0.05)
+                if filling:
+                    lags.append((SystemClock().now_us() - lag.since_us) / 1e6 if lag.events else 0.0)
+                await anyio.sleep(0.1)
 
         for number in range(2 * rounds):
             filling = bool(number % 2)
@@ -126,7 +127,7 @@ class Bench:
                         group.start_soon(keep_filled, self.store, self.index, SystemClock(), print)
                         while (await self.store.look(self.index.lag)).events:
                             pass
-                        group.start_soon(watch)
+                    group.start_soon(watch, filling)
                     for session_id in ids:
                         group.start_soon(write, session_id, filling)
         on, off = statistics.median(spent[True]), statistics.median(spent[False])

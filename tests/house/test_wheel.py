@@ -19,8 +19,8 @@ CORE_DISTRIBUTIONS = 10
 INSTALLED_BYTES = 6_600_000
 """What the core may take with all that it depends on; without a bound of its own nothing is small for long.
 
-The server with its API and pages is in the wheel, since its code is needed as soon as the extra `serve` is installed;
-it has 600 kB of this.
+Search, and the server with its API and pages, are in the wheel, since their code is needed as soon as the extra `serve`
+is installed; they have 600 kB of this.
 """
 
 

@@ -32,7 +32,6 @@ from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.kinds import KINDS, LOOP
-from holdfast.log.search.index import SearchIndex, search_path
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.worker_locks import Worker as LiveWorker
 from holdfast.notify.base import Outlet
@@ -87,19 +86,12 @@ class Runtime:
         return ShadowShelf(self.home.path / "snapshots")
 
     @cached_property
-    def search(self) -> SearchIndex:
-        """The search index of this log. Nothing is opened before its first use."""
-        return SearchIndex(search_path(database_path(self.settings)))
-
-    @cached_property
     def providers(self) -> Providers:
         """Sandbox providers by name."""
         return Providers(self.home.hands)
 
     def close(self) -> None:
-        """Close the search index, and the connections to remote hands, which a stored exception would keep open."""
-        if "search" in self.__dict__:
-            self.search.close()
+        """Close the connections to remote hands, which a stored exception would keep open."""
         if "providers" in self.__dict__:
             self.providers.close()
 

@@ -7,6 +7,7 @@ transaction, then the files, which the record in the home's log still names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 
 import anyio.to_thread
 import msgspec
@@ -106,7 +107,8 @@ async def remove_tree(place: Premises, tree: Tree) -> None:
 async def tidy(place: Premises) -> None:
     """Free the space of removed sessions, forget their words, and finish removals that were interrupted."""
     await clear_removed(place)
-    await anyio.to_thread.run_sync(place.search.forget, (await place.store.look(removed_sessions)).keys())
+    with closing(place.search):
+        await anyio.to_thread.run_sync(place.search.forget, (await place.store.look(removed_sessions)).keys())
     await place.store.sweep()
     if place.shelf is not None:
         await place.shelf.tidy(timeout_s=TIDY_S)

@@ -21,6 +21,7 @@ from holdfast.environment.store import LayerStore
 from holdfast.errors import UnknownSession, UsageError
 from holdfast.facts.codec import SCHEMA
 from holdfast.ids import new_event_id, system_entropy
+from holdfast.log.search.index import SearchIndex, search_path
 from holdfast.repo.git_repository import GitRepository
 from holdfast.service import backup, space
 from holdfast.service.event_lines import counted
@@ -43,7 +44,7 @@ def premises(runtime: Runtime) -> Premises:
         shelf=runtime.shelf,
         layers=LayerStore(runtime.home.path / "environments", SystemClock()),
         repository=lambda path: GitRepository(path, runtime.home.path / "repositories"),
-        search=runtime.search,
+        search=SearchIndex(search_path(database_path(runtime.settings))),
         actor=runtime.intake.actor,
     )
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 
 import anyio.to_thread
 
 from holdfast.app.call import Call, positive
 from holdfast.app.cli.ps import listed, public
 from holdfast.app.compose import open_runtime
+from holdfast.app.settings.config import database_path
 from holdfast.app.wrap import terminal_width
 from holdfast.clock import SystemClock, rfc3339
-from holdfast.log.search.index import Excerpt, Lag
+from holdfast.log.search.index import Excerpt, Lag, SearchIndex, search_path
 from holdfast.service.event_lines import counted
 from holdfast.service.filters import SYNTAX
 from holdfast.service.inbox import span
@@ -56,11 +58,12 @@ async def search_run(call: Call) -> int:
             told_s = clock.monotonic_s()
             call.note(f"indexing: {counted(lag.events, 'event')} left")
 
-    async with open_runtime(call.settings) as runtime:
-        if call.args.rebuild:
-            await anyio.to_thread.run_sync(runtime.search.clear)
-        await fill(runtime.store, runtime.search, clock, within_s=FILL_S, on_lag=progress)
-        page = await search(runtime.store, runtime.search, query, clock.now_us(), limit=call.args.limit)
+    with closing(SearchIndex(search_path(database_path(call.settings)))) as index:
+        async with open_runtime(call.settings) as runtime:
+            if call.args.rebuild:
+                await anyio.to_thread.run_sync(index.clear)
+            await fill(runtime.store, index, clock, within_s=FILL_S, on_lag=progress)
+            page = await search(runtime.store, index, query, clock.now_us(), limit=call.args.limit)
     lines = listed(hit.session for hit in page.hits)
     if page.hits and not call.json:
         call.say(lines[0])

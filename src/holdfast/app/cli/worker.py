@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Coroutine
+from contextlib import closing
 from typing import Any, NoReturn
 
 import anyio
@@ -30,6 +31,7 @@ from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.fleet.serve import Service
 from holdfast.log.base import Which
+from holdfast.log.search.index import SearchIndex, search_path
 from holdfast.service.event_lines import counted, one_line
 from holdfast.service.posting import person
 from holdfast.service.replies import Listener
@@ -90,7 +92,9 @@ async def serve_sessions(
     keeps = retention(call.settings)
     await sweep(runtime)
     channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
-    with serve(runtime.home, runtime.worker.worker_id, database_path(call.settings)):
+    database = database_path(call.settings)
+    index = SearchIndex(search_path(database))
+    with serve(runtime.home, runtime.worker.worker_id, database), closing(index):
         work = _Work(call, runtime)
         work.say(
             f"serving {runtime.home.path}, up to {counted(limit, 'session')} at a time; Ctrl-C stops it, and loses "
@@ -107,7 +111,7 @@ async def serve_sessions(
                     listener = Listener(channels, runtime.store, runtime.intake, clock, every_s=every_s, tell=work.say)
                     group.start_soon(listener.run)
                 group.start_soon(look_after, runtime)
-                group.start_soon(keep_filled, runtime.store, runtime.search, SystemClock(), work.say)
+                group.start_soon(keep_filled, runtime.store, index, SystemClock(), work.say)
                 if keeps.daily:
                     group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
                 if also is not None:

@@ -88,6 +88,7 @@ class SearchIndex:
     """The index of one log, at `path`. Any thread may call it; other processes may use the same file."""
 
     def __init__(self, path: Path) -> None:
+        """Nothing is opened before the first use."""
         self.path = path
         self._lock = threading.Lock()
         self._open: sqlite3.Connection | None = None

@@ -114,7 +114,7 @@ where session_id = :session_id and seq > :after order by seq limit :count;
 
 -- name: tail
 -- Events of all sessions after a position, in the order in which they were stored. SQLite numbers them (`rowid`), and
--- numbers anew only after the latest ones were removed: who keeps a position also keeps the event's hash.
+-- reuses a number only after the latest events were removed: a reader that keeps a position keeps the event's hash too.
 select rowid, session_id, seq, epoch, at_us, type, hash, body, digest from events
 where rowid > :after order by rowid limit :count;
 

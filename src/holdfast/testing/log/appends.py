@@ -47,6 +47,22 @@ async def hashes_bind_the_bytes_as_stored(rig: Rig) -> None:
     assert (await case.row()).head_hash == prev
 
 
+async def all_events_have_one_order(rig: Rig) -> None:
+    """The tail lists the events of all sessions in the order of their storage, from any position on."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.open("ses_b")
+    await case.append(lease, case.result(), case.result("more"))
+    await case.say("ses_b", "k")
+    tail = await rig.store.look(lambda look: list(look.tail(0, 100)))
+    assert [(session_id, stored[0]) for _, session_id, stored in tail] == [
+        ("ses_a", 1), ("ses_a", 2), ("ses_b", 1), ("ses_a", 3), ("ses_a", 4), ("ses_b", 2)
+    ]  # fmt: skip
+    assert tail[2][2] == (await rig.store.look(lambda look: list(look.stored("ses_b"))))[0]
+    assert await rig.store.look(lambda look: look.tail_end()) == tail[-1][0]
+    assert await rig.store.look(lambda look: list(look.tail(tail[1][0], 2))) == tail[2:4]
+
+
 async def a_changed_byte_is_found(rig: Rig) -> None:
     """Reading with the previous hash names the first bad event, from the start or from the middle."""
     case = Scenario(rig)
