@@ -38,7 +38,7 @@ def test_an_item_in_words() -> None:
         "git push origin main",
         "Why: the fix is done",
         "Reaches: the remote origin",
-        "Session: ses_a, $1.25 so far",
+        "Session: ses_a, $1.25 of its own so far",
         "Without an answer until 2025-10-09 08:53 UTC it counts as denied.",
     ]
     assert (notice.kind, notice.action_digest, notice.expires_us) == ("approval", "d1", REQUEST.expires_us)

@@ -62,7 +62,7 @@ def _item_body(request: ApprovalRequested, session: str) -> str:
         lines.append(f"Reaches: {request.touches}")
     if request.proposed_pico is not None:
         lines.append(f"Proposed cap: {usd(request.proposed_pico)}")
-    cost = "" if request.cost_pico is None else f", {usd(request.cost_pico)} so far"
+    cost = "" if request.cost_pico is None else f", {usd(request.cost_pico)} of its own so far"
     lines.append(f"Session: {session}{cost}")
     lines.append(_expiry(request))
     return "\n".join(lines)

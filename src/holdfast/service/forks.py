@@ -177,8 +177,8 @@ async def existing(poster: Poster, origin: SessionRow, seq: int, key: str) -> Fo
         return None
     if (row.origin, row.origin_seq) != (origin.session_id, seq):
         raise UsageError(
-            f"the key {key!r} already names session {row.session_id}, which is not a fork of {origin.session_id} at {seq}; "
-            "nothing was written: use another key"
+            f"the key {key!r} already names session {row.session_id}, which is not a fork of {origin.session_id} at "
+            f"{seq}; nothing was written: use another key"
         )
     return Forked(row, await _first(poster, row), True)
 

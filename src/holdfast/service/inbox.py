@@ -14,7 +14,8 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.shift import ParkReason
 from holdfast.log.base import Index, Which
 from holdfast.service.answers import asked, who
-from holdfast.service.sessions import Store, newest_first
+from holdfast.service.sessions import Store, costs_of, newest_first
+from holdfast.session.costs import Costs
 from holdfast.session.rows import ItemRow, SessionRow
 
 Group = Literal["needs you", "errors", "finished", "running"]
@@ -37,13 +38,15 @@ STOPPED_BY_HAND = "the process was asked to stop"
 class Shown(msgspec.Struct, frozen=True):
     """An item with its full request, and the users who may answer it now (empty: everyone).
 
-    `closing` is the event that closed it.
+    `closing` is the event that closed it. `costs` are those of the session and its tree now; the request
+    has the session's own when it was asked.
     """
 
     item: ItemRow
     request: ApprovalRequested
     names: tuple[str, ...] = ()
     closing: Event | None = None
+    costs: Costs = Costs()
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -82,7 +85,8 @@ async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
     closing = None
     if item.closed_seq is not None:
         (closing,) = await store.read(item.session_id, after=item.closed_seq - 1, limit=1)
-    return Shown(item, request, await who(store, store, item, request, now_us), closing)
+    spent = await costs_of(store, await store.find(item.session_id))
+    return Shown(item, request, await who(store, store, item, request, now_us), closing, spent[item.session_id])
 
 
 async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:

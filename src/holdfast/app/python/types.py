@@ -74,8 +74,8 @@ class Item:
     agent), `budget` (more money), `escalation` (work without progress) or `unknown` (a call with an unknown outcome).
     `action` is the complete action and `digest` its hash: an answer to this value is an answer to exactly that action.
     `options` are proposed answers. At `expires_at` the `default` applies, if an approver has seen the item. `cost_usd`
-    is the cost of the session so far, None when unknown; `proposed_usd` is the cap that approving a `budget` sets.
-    `approvers` may answer; everyone may when it is empty.
+    is the cost of the session and of all below it so far, None when unknown; `proposed_usd` is the cap that approving a
+    `budget` sets. `approvers` may answer; everyone may when it is empty.
     """
 
     item_id: str
@@ -242,7 +242,7 @@ def item_of(shown: Shown) -> Item:
         opened_at=_time(row.opened_us),
         expires_at=at(row.expires_us),
         default=asked.default,
-        cost_usd=dollars(asked.cost_pico),
+        cost_usd=None if shown.costs.tree.unpriced else dollars(shown.costs.tree.pico),
         proposed_usd=dollars(asked.proposed_pico),
         approvers=shown.names,
     )

@@ -10,7 +10,7 @@ from holdfast.clock import rfc3339
 from holdfast.facts.people import ApprovalRequested
 from holdfast.service.inbox import GROUPS, Entry, Group, Shown, minute
 from holdfast.session.context.text import visible, visible_line
-from holdfast.session.money import usd, usd_float
+from holdfast.session.money import usd_float
 from holdfast.session.rows import TAINTED, WEAK, ItemRow, SessionRow
 from holdfast.session.tools.policy import TREE
 
@@ -72,8 +72,7 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     """
     item, request = shown.item, shown.request
     told = [f"{item.item_id}  {visible_line(request.title)}"]
-    cost = "at unknown cost" if request.cost_pico is None else usd(request.cost_pico)
-    asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {cost} so far"
+    asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {shown.costs} so far"
     told.append(_field("session", f"{one_line(row.key or row.session_id)}: {one_line(row.goal, 80)}"))
     told.append(_field("", asked))
     if row.marks:
@@ -189,7 +188,7 @@ def public_item(shown: Shown) -> dict[str, Any]:
         "guards": dict(request.guards),
         "why": request.why,
         "touches": request.touches,
-        "cost_usd": usd_float(request.cost_pico),
+        **shown.costs.fields(),
         "evidence": list(request.evidence),
         "options": list(request.options),
         "default": request.default,
