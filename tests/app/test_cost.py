@@ -60,6 +60,9 @@ async def session(
         end = ModelRequestEnd(request_seq=seq, outcome="ok", usage=Usage(9), cost_pico=cost, stop_reason="end_turn")
         drafts = [Draft(f"evt_{name}_{seq}", "brain", begin), Draft(f"evt_{name}_{seq + 1}", "brain", end)]
         await store.append(name, lease.epoch, drafts)
+    if parent is None:
+        asked = ApprovalRequested(item_id=f"itm_{name[4:]}", kind="tool", title="may it?", action="bash: make")
+        await store.append(name, lease.epoch, [Draft(f"evt_{name}_i", "brain", asked)])
     await store.append(name, lease.epoch, [Draft(f"evt_{name}_e", "brain", ShiftEnded(status="done"))])
     return created
 
@@ -103,16 +106,19 @@ def test_all_views_agree(type: Type, trees: Trees) -> None:
     listed = {line["session_id"]: line for line in type("ps", "--all", "--json").went().lines}
     assert len(listed) == 43
     moved = {line["session_id"]: line for line in type("brief", "--since", "1h", "--json").went().lines}
+    questions = {line["session_id"]: line for line in type("inbox", "--json").went().lines if line["item_id"]}
     own = {line["account_id"]: line for line in type("budget", "--json").went().lines}
     assert own[HOME_ACCOUNT]["total"]["spent_usd"] == dollars(whole)
     for top, (cents, unknown) in trees.items():
         (shown,) = type("show", top, "--json").went().lines
-        for view in (listed[top], moved[top], shown):
+        (asked,) = type("inbox", f"itm_{top[4:]}", "--json").went().lines
+        for view in (listed[top], moved[top], shown, asked, questions[top]):
             assert view["cost_usd"] == (None if unknown else dollars(cents))
             assert view["own_cost_usd"] == dollars(5)
         assert own[top]["total"]["spent_usd"] == dollars(cents)
         text = f"at least ${cents / 100:.4f}" if unknown else f"${cents / 100:.4f}"
         assert f"money       {text} ($0.0500 its own), no cap" in type("show", top).went().out
+        assert f", {text} ($0.0500 its own) so far" in type("inbox", f"itm_{top[4:]}").went().out
         assert f"{text}; the part of" in type("brief", "--since", "1h").went().out
         column = f"${cents / 100:.4f}+" if unknown else f"${cents / 100:.4f} "
         assert re.search(rf"{top[-8:]} .* {re.escape(column)}", type("ps", "--all").went().out)

@@ -24,7 +24,11 @@ from holdfast.locks import is_at, try_lock
 from holdfast.model.base import Model, ModelRequest, StreamPart
 
 OUTAGES: frozenset[ModelErrorKind] = frozenset({"rate_limited", "overloaded", "unavailable"})
-"""Failures that every other session of the home would meet, too."""
+"""Failures that every other session of the home would meet, too.
+
+`timeout` and `bad_stream` are not among them. A response may be late or cut because of the one request, such as a long
+context or a long answer, so they do not show that the provider is out, and must not hold up the other sessions.
+"""
 
 LONGEST_S = 300.0
 """Longest time between two requests of an outage, unless the provider names a longer one."""

@@ -74,8 +74,8 @@ class Item:
     agent), `budget` (more money), `escalation` (work without progress) or `unknown` (a call with an unknown outcome).
     `action` is the complete action and `digest` its hash: an answer to this value is an answer to exactly that action.
     `options` are proposed answers. At `expires_at` the `default` applies, if an approver has seen the item. `cost_usd`
-    is the cost of the session so far, None when unknown; `proposed_usd` is the cap that approving a `budget` sets.
-    `approvers` may answer; everyone may when it is empty.
+    is the cost of the session and of all below it so far, None when unknown; `proposed_usd` is the cap that approving a
+    `budget` sets. `approvers` may answer; everyone may when it is empty.
     """
 
     item_id: str
