@@ -13,7 +13,6 @@ from tests.captures.golden import FOLDER, LIVE, SHARE, ids, sections, share, tex
 from tests.captures.scenes import Stage, ask_for_help, play, run
 from tests.captures.terminals import shown
 
-
 BUSY = {"mission, 80 columns", "mission, 60 columns", "mission end, 80 columns"}
 """Captures whose lines depend on what its parts did at the same time: only the rules are checked, not the text."""
 
