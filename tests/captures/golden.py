@@ -82,11 +82,13 @@ def sections(text: str) -> dict[str, str]:
 def share(scene: Scene, said: str) -> float:
     """The part of a live view's columns, blanks left out, that show words of the agents, their output, or results.
 
-    A word counts if it is in what the script of the session says, does, and prints, or if it is one of `RESULTS`.
+    The notices before the line with the session's id are not part of the view. A word counts if it is in what the
+    script of the session says, does, and prints, or if it is one of `RESULTS`.
     """
     known = set(re.findall(r"[^\s\"\\]+", said)) | RESULTS
-    words = [word for line in scene.lines for word in line.split()]
-    shown = sum(len(word) for word in words if word in known or word.isdecimal() or word.rstrip("…:") in known)
+    begin = next((at + 1 for at, line in enumerate(scene.lines) if line.startswith(("session ses", "mission ses"))), 0)
+    words = [word for line in scene.lines[begin:] for word in line.split()]
+    shown = sum(len(word) for word in words if word in known or word.isdecimal() or word.strip("…:;,()") in known)
     return shown / sum(map(len, words))
 
 

@@ -132,7 +132,11 @@ def _loop(stage: Stage) -> None:
 
 def _mission(stage: Stage) -> None:
     gate = stage.base / "merge"
-    build = f"until [ -e {gate} ]; do sleep 0.02; done; sed -i 's/raise NotImplementedError/return 1/' a.py\n"
+    flags = stage.base / "flags"
+    flags.mkdir()
+    flags.chmod(0o777)
+    second = f"[ ! -e {flags}/first ] || until [ -e {gate} ]; do sleep 0.02; done; touch {flags}/first"
+    build = f"{second}; sed -i 's/raise NotImplementedError/return 1/' a.py\n"
     policy = 'planner = "items"\njudge = "off"\nworkers = 1\n'
     items = json.dumps([{**item, "passes": False} for item in ITEMS], indent=2) + "\n"
     repo = make(
@@ -143,10 +147,15 @@ def _mission(stage: Stage) -> None:
         {**bash("sh build.sh"), "text": "Both functions raise now. I write them, then run the check of this item."},
         turn(tool_calls=[{"name": "hand_in", "input": {"status": "done", "notes": "it greets", "findings": []}}]),
     )
-    stage.texts += [items, "merged merging pass fail handed in done criteria"]
+    stage.texts += [items, "greet.check leave.check merged merging handed in done"]
     words = ("mission", "run", "--model", model, "--budget", "5", "--no-sandbox")
     stage.live(
-        "mission", repo, *words, key="greet", gate=gate, ready=r"(?s)worker greet  bash: sh build.sh +[1-9] s.*met"
+        "mission",
+        repo,
+        *words,
+        key="greet",
+        gate=gate,
+        ready=r"(?s)worker leave  bash: sh build.sh +[1-9] s.*1 of 2 met",
     )
 
 

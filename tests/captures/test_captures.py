@@ -13,6 +13,9 @@ from tests.captures.golden import FOLDER, LIVE, SHARE, ids, sections, share, tex
 from tests.captures.scenes import Stage, ask_for_help, play, run
 from tests.captures.terminals import shown
 
+BUSY = {"mission, 80 columns", "mission, 60 columns", "mission end, 80 columns"}
+"""Captures whose lines depend on what its parts did at the same time: only the rules are checked, not the text."""
+
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
@@ -29,7 +32,8 @@ def check(stage: Stage) -> None:
     """Compare the captures with the golden files, and hold them to the rules."""
     for name, text in texts(stage.scenes, stage.base).items():
         golden = sections((FOLDER / name).read_text())
-        for title, body in sections(text).items():
+        for title in sections(text).keys() - BUSY:
+            body = sections(text)[title]
             assert body == golden[title], f"{title}: look at it; if it is better, `make captures` publishes it"
     assert {(scene.name, scene.columns): scene.wraps for scene in stage.scenes if scene.wraps} == {}
     shares = {

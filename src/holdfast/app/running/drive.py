@@ -208,7 +208,8 @@ async def _to_its_stop(
         try:
             outcome = await wake(session_id, doors, steal=steal)
             elsewhere = "was taken over by another process" if outcome.fenced else ""
-            if not call.json and outcome.ended is not None and outcome.ended.reason == "child":
+            quiet = call.json or call.above is not None  # the live view has a row for each child
+            if not quiet and outcome.ended is not None and outcome.ended.reason == "child":
                 call.note(f"{outcome.ended.detail}; they continue here")
             if not call.json and stays and outcome.ended is not None and outcome.ended.reason == "job":
                 call.note(f"it {outcome.ended.detail}; Ctrl-C leaves it running, and its end wakes the session")

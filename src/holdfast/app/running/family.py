@@ -45,7 +45,7 @@ class Family:
         acts = Acts(row.name or name_of(row), self._note, terminal_width())
         observer = JsonProgress(self._call.emit) if self._call.json else acts
         doors = await self._runtime.doors_for(session_id, observer=observer)
-        if not row.epoch:
+        if not row.epoch and self._call.above is None:  # the live view has a row for it
             self._note(f"{called(row)} begins")
         outcome = await wake_or_say(session_id, doors)
         if not outcome.idle and not outcome.fenced:
