@@ -27,7 +27,9 @@ def environment(base: Path) -> dict[str, str]:
     for folder in (programs, base / "home", base / "work"):
         folder.mkdir()
     for name in ("on_terminal", "server"):
-        (programs / name).write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {FOLDER}/{name}.py "$@"\n')
+        (programs / name).write_text(
+            f'#!/bin/sh\nPYTHONPATH={ROOT}:$PYTHONPATH exec {sys.executable} {FOLDER}/{name}.py "$@"\n'
+        )
         (programs / name).chmod(0o755)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     with socket.socket() as free:

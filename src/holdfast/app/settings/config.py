@@ -201,7 +201,7 @@ def _folder(variable: str, below_home: str, otherwise: str) -> Path:
     given = os.environ.get(variable) or os.path.join(home_directory(), below_home)
     if not os.path.isabs(given):
         raise CannotRunSafely(
-            f"the home directory of this user has no absolute path; nothing was started or changed: "
+            "there is no absolute path for the files of this user; nothing was started or changed: "
             f"set HOME or {variable} to an absolute path{otherwise and ', or '}{otherwise}"
         )
     return Path(given) / "holdfast"
@@ -254,7 +254,8 @@ def has_desktop() -> bool:
 
 def config_folder() -> Path:
     """The folder of the user's own settings."""
-    return _folder("XDG_CONFIG_HOME", ".config", "")
+    given = os.environ.get("XDG_CONFIG_HOME")
+    return Path(given) / "holdfast" if given else _folder("XDG_CONFIG_HOME", ".config", "")
 
 
 def user_file() -> Path:

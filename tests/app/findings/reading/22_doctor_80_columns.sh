@@ -3,6 +3,6 @@
 # now: it fits, and begins with what is possible and what to do.
 . "$LIB"
 ends 0 on_terminal 80 -- holdfast doctor
-sed -n '/^  /,$p' "$SAID" | grep -q "^[^ ]" && fail "a line is cut by the edge of the terminal"
-head -3 "$SAID" | grep -q "no model can be asked" || fail "the first lines do not say what to do"
+head -5 "$SAID" | grep -q "no model can be asked" || fail "the first lines do not say what to do"
+if sed '1,/^no model/d' "$SAID" | grep -q "^[^ ]"; then fail "a line is cut by the edge of the terminal"; fi
 shows "git:"
