@@ -71,7 +71,7 @@ def test_links_and_logins_expire(tmp_path: Path) -> None:
 )
 def test_a_forged_post_changes_nothing(served: Served, headers: dict[str, str], kind: str) -> None:
     with served.browser() as browser:
-        token = re.search(r'name="csrf" content="(\w+)"', browser.get("/").text)
+        token = re.search(r'name="csrf" value="(\w+)"', browser.get("/devices").text)
         assert token is not None
         fields = {} if kind == "forged" else {"csrf": token[1]}
         refused = browser.post("/logout", data=fields, headers={"accept": "*/*", **headers})
@@ -86,7 +86,7 @@ def test_a_forged_post_changes_nothing(served: Served, headers: dict[str, str], 
 def test_a_login_ends_on_the_server(served: Served) -> None:
     with served.browser() as browser, served.client() as copy:
         copy.cookies.update(browser.cookies)
-        token = re.search(r'name="csrf" content="(\w+)"', browser.get("/").text)
+        token = re.search(r'name="csrf" value="(\w+)"', browser.get("/devices").text)
         assert token is not None
         assert copy.get("/").status_code == 200
         browser.post("/logout", data={"csrf": token[1]})

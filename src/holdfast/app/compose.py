@@ -169,7 +169,7 @@ class Runtime:
         )
 
     async def costs(self, session_id: str) -> str:
-        """What a session and all below it cost so far, as text."""
+        """Return the cost of a session and of all below it so far, as text."""
         return str((await costs_of(self.store, await self.store.find(session_id)))[session_id])
 
     async def doors_for(self, session_id: str, *, observer: Observer | None = None) -> Doors:

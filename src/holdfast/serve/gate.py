@@ -214,7 +214,10 @@ class Gate:
             scope["state"]["visitor"] = visitor
             if unsafe and not visitor.may("operator"):
                 raise Refusal(403, "forbidden", f"this needs the role operator; yours is {visitor.credential.role}")
-            if unsafe and visitor.csrf and visitor.csrf != (headers.get("x-csrf-token") or _field(headers, body)):
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            form = parse_qsl(body.decode(errors="replace")) if kind == "application/x-www-form-urlencoded" else []
+            token = headers.get("x-csrf-token") or dict(form).get("csrf", "")
+            if unsafe and visitor.csrf and visitor.csrf != token:
                 raise Refusal(403, "forged", "the form lacks the token of this page; load the page again")
         sent = False
 
@@ -263,13 +266,6 @@ async def _body(headers: Headers, receive: Receive) -> bytes:
             raise Refusal(413, "too_large", f"the body is larger than {BODY_MAX} bytes")
         return b"".join(parts)
     raise Refusal(408, "too_slow", f"the body did not arrive within {BODY_S:.0f} seconds")
-
-
-def _field(headers: Headers, body: bytes) -> str:
-    """The form token in a posted form, empty for none."""
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-        return ""
-    return dict(parse_qsl(body.decode(errors="replace"))).get("csrf", "")
 
 
 FAILURES_MAX, FAILURES_S = 20, 60.0

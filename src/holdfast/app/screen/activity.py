@@ -133,7 +133,9 @@ class Below:
             name = row.name if row.name not in ("", "agent") else f"child {short_name(row)}"
             act = self._acts[row.session_id].now() or Act("begins", row.updated_us)
             if row.session_id not in holders:
-                act = Act(_waits(row), row.updated_us, ongoing=False)
+                why = f": {one_line(row.detail, 80)}" if row.detail else ""
+                waits = "waits for a process" if row.status == "runnable" else f"parked ({row.reason}){why}"
+                act = Act(waits, row.updated_us, ongoing=False)
             workers.append(Worker(one_line(name, 24), act))
         return Glance(sum(map(own_cost, rows), Cost()), tuple(workers))
 
@@ -150,10 +152,3 @@ class Below:
             self._seen[row.session_id] = event.seq
         if self.tell is not None:
             Acts(row.name or short_name(row), self.tell, terminal_width()).on_events(events)
-
-
-def _waits(row: SessionRow) -> str:
-    """The state of a session that no process runs."""
-    if row.status == "runnable":
-        return "waits for a process"
-    return f"parked ({row.reason})" + (f": {one_line(row.detail, 80)}" if row.detail else "")

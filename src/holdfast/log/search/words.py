@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple
 
+from msgspec.structs import astuple
+
 from holdfast.facts import model, people, session, task, tool
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.mission import WorkSubmitted
@@ -42,12 +44,10 @@ def words_of(fact: Fact) -> Words | None:
         return None
     most = RESULT_CHARS if found.kind == "tool result" else TEXT_CHARS
     files = found.files[:TEXT_CHARS].translate(_DROPPED)
-    return Words(found.kind, _bounded(found.text, most).translate(_DROPPED), files)
-
-
-def _bounded(text: str, most: int) -> str:
-    last = most // 4
-    return text if len(text) <= most else f"{text[: most - last]}\n…\n{text[-last:]}"
+    text, last = found.text, most // 4
+    if len(text) > most:
+        text = f"{text[: most - last]}\n…\n{text[-last:]}"
+    return Words(found.kind, text.translate(_DROPPED), files)
 
 
 def _values(given: dict[str, Any]) -> str:
@@ -61,10 +61,6 @@ def _values(given: dict[str, Any]) -> str:
 def _lines(*parts: str | Iterable[str]) -> str:
     flat = (line for part in parts for line in ((part,) if isinstance(part, str) else part))
     return "\n".join(line for line in flat if line)
-
-
-def _handoff(notes: model.Handoff) -> str:
-    return _lines(notes.done, notes.workspace, notes.decisions, notes.dead_ends, notes.open_questions, notes.next)
 
 
 Read = Callable[[Any], Words]
@@ -86,7 +82,7 @@ WORDS: dict[type[Fact], Read] = {
     people.ApprovalDecided: lambda fact: Words("answer", fact.note),
     model.AgentMessage: lambda fact: Words("agent message", text_of(fact.content)),
     model.ContextCompacted: lambda fact: Words("agent message", fact.summary),
-    model.ContextReset: lambda fact: Words("agent message", _handoff(fact.handoff), "\n".join(fact.files)),
+    model.ContextReset: lambda fact: Words("agent message", _lines(*astuple(fact.handoff)), "\n".join(fact.files)),
     model.AgentToolUse: lambda fact: Words("tool call", _lines(fact.name, fact.malformed or _values(fact.input))),
     tool.ToolResult: lambda fact: Words("tool result", fact.content, "\n".join(each.path for each in fact.files)),
     tool.ToolOutcomeUnknown: lambda fact: Words("tool result", fact.content),

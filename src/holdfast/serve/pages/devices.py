@@ -54,7 +54,7 @@ class _Pages:
         return RedirectResponse("/devices", 303)
 
 
-async def _worker(request: Request) -> Response:
+async def worker_script(request: Request) -> Response:
     """The script that shows a notice while no page is open. Its address gives it all pages of this server."""
     return FileResponse(STATIC / "worker.js", media_type="text/javascript")
 
@@ -66,5 +66,5 @@ def routes(site: Site) -> list[BaseRoute]:
         Route("/devices", pages.show, methods=["GET"]),
         Route("/devices", pages.add, methods=["POST"]),
         Route("/devices/remove", pages.remove, methods=["POST"]),
-        Route("/worker.js", _worker, methods=["GET"]),
+        Route("/worker.js", worker_script, methods=["GET"]),
     ]
