@@ -1,6 +1,6 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test test-fast cover check bench faults steady live docs captures lock clean
+.PHONY: help setup programs demo test test-fast cover check bench faults steady live screenshots docs captures lock clean
 
 BIN := .venv/bin
 FAST := $(addprefix tests/,facts session kinds mission model log fleet vault notify house/test_tidy.py)
@@ -8,7 +8,7 @@ FAST := $(addprefix tests/,facts session kinds mission model log fleet vault not
 SIDE_BY_SIDE := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: ## make .venv with holdfast in it; install the system packages it needs
 	@scripts/setup
@@ -45,6 +45,9 @@ steady: programs ## run the tests ten times on fresh clones, five of them beside
 
 live: setup ## run the demo on a real model, by a key or a local server (costs money)
 	@$(BIN)/python scripts/live.py $(ARGS)
+
+screenshots: programs ## write pictures of all pages to build/screenshots (needs chromium)
+	@$(BIN)/python scripts/screenshots.py $(ARGS)
 
 docs: setup ## regenerate docs/reference
 	@$(BIN)/python scripts/reference.py

@@ -7,15 +7,14 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.app.terminal import Type, bash, script, turn, typed
 from tests.support import service_manager
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("holdfast_home")
 
@@ -27,15 +26,6 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = service_manager.install(tmp_path, monkeypatch)
     yield folder
     service_manager.kill_all(folder)
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait for what another process does."""
-    for _ in range(int(PATIENCE_S / 0.02)):
-        if condition():
-            return
-        threading.Event().wait(0.02)
-    raise AssertionError("waited in vain")
 
 
 def units(tmp_path: Path) -> list[Path]:

@@ -110,8 +110,7 @@
     if (!live || source || document.hidden) return;
     source = new EventSource("/holdfast/v1/stream");
     source.onopen = refresh;
-    source.onmessage = refresh;
-    source.addEventListener("changed", refresh);
+    source.addEventListener("status", refresh);
     source.onerror = () => {
       online(false);
       if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(connect, 3000); }

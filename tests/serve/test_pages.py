@@ -1,0 +1,182 @@
+"""The pages over HTTP: hostile texts stay text, forms work without a script, pages are light."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import anyio
+import pytest
+
+from holdfast.facts.base import Text
+from holdfast.facts.people import UserMessage
+from holdfast.session.context.text import visible_line
+from tests.house.source import PACKAGE
+from tests.serve.served import Served, serving
+from tests.support.web_home import WebHome, populate, web_home
+
+PAGES = PACKAGE / "serve" / "pages"
+
+HOSTILE = (
+    '<script>fetch("/stop")</script>',
+    '"><img src=x onerror=alert(1)>',
+    "'><svg onload=alert(1)>",
+    '<b hx-post="/inbox/itm_0001" hx-trigger="load">x</b>',
+    "</pre></article><form action=/stop method=post><button name=what value=stop>ok",
+    "<style>*{display:none}</style>",
+    '<a href="javascript:alert(1)">x</a>',
+    "<iframe srcdoc='<script>1</script>'>",
+    "{{ 7*7 }}{% include 'base.html' %}",
+    "${7*7} #{7*7} <%= 7*7 %>",
+    "<!-- --><base href=//evil.example>",
+    "</textarea></title></script><meta http-equiv=refresh content=0;url=//evil.example>",
+    "\u202egnp.exe\u2066 \u200b\u2028 \x1b[31m",
+    "&lt;script&gt; &#60;b&#62; %3Cscript%3E",
+    "<details open ontoggle=alert(1)>",
+)
+"""Texts that an agent could write wherever it writes."""
+
+
+async def write(texts: Sequence[str], home: Path) -> None:
+    """Sessions with each of the texts in all fields that an agent or a person can write."""
+    async with web_home(home) as made:
+        for number, text in enumerate(texts):
+            key = f"h{number}"
+            name = await made.open(key, text, ago_us=60_000_000)
+            await made.tell(name, UserMessage(content=(Text(text),)))
+            await made.turn(
+                name, text, ("bash", {"command": text}, text), ("write", {"path": text, "content": text}, text)
+            )
+            if number % 2:
+                await made.ask(name, text, text, why=text, touches=text, options=(text,), kind="question")
+            else:
+                await made.ask(name, text, text, why=text, touches=text)
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("hostile") / "home"
+    anyio.run(write, HOSTILE, home)
+    with serving(home) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def ordinary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The same sessions with ordinary texts."""
+    home = tmp_path_factory.mktemp("ordinary") / "home"
+    anyio.run(write, ["a plain text"] * len(HOSTILE), home)
+    with serving(home) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def populated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server of a home with sessions in all states and a mission."""
+    home = tmp_path_factory.mktemp("populated") / "home"
+    anyio.run(_populated, home)
+    with serving(home) as server:
+        yield server
+
+
+async def _populated(home: Path) -> None:
+    async with web_home(home) as made:
+        await populate(made)
+
+
+class Dom(HTMLParser):
+    """The kinds of tags of a page, each with the names of its attributes and where it leads; and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.kinds: set[str] = set()
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = sorted(name for name, _ in attrs)
+        leads = [re.sub(r"[0-9]+", "N", value or "") for name, value in attrs if name in ("src", "action", "href")]
+        self.kinds.add(" ".join([tag, *names, *leads]))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_no_template_trusts_a_text() -> None:
+    """Escaping is never switched off, so no author of a page can forget it."""
+    files = [*PAGES.rglob("*.html"), *PAGES.rglob("*.py")]
+    assert len(files) > 15
+    wrong = re.compile(
+        r"\|\s*safe\b|Markup|autoescape\s*=?\s*False|innerHTML|insertAdjacentHTML|outerHTML|document\.write"
+    )
+    found = [file.name for file in (*files, *PAGES.rglob("*.js")) if wrong.search(file.read_text())]
+    assert found == []
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_hostile_texts_are_shown_and_do_nothing(attacked: Served, ordinary: Served, number: int) -> None:
+    """A page with such texts has no tag, attribute, or address that the same page with plain texts does not have."""
+    item, session = f"/inbox/itm_{number + 1:04}", f"ses_h{number}"
+    words = visible_line(" ".join(HOSTILE[number].split()))[:30]
+    with attacked.browser() as browser, ordinary.browser() as plain:
+        for path in (item, f"/sessions/{session}", f"/brief/{session}", "/", "/fleet", "/brief"):
+            got = Dom(browser.get(path).text)
+            assert got.kinds - Dom(plain.get(path).text).kinds == set(), path
+            if path in (item, f"/sessions/{session}"):
+                assert words in " ".join(got.text.split()), path
+
+
+def test_the_check_of_hostile_texts_sees_one_that_is_not_escaped(ordinary: Served) -> None:
+    with ordinary.browser() as plain:
+        page = plain.get("/").text
+    for text in HOSTILE:
+        seen = Dom(page.replace("a plain text", text)).kinds - Dom(page).kinds
+        assert bool(seen) == ("<" in text and "%" not in text), text
+
+
+def test_an_item_is_answered_by_a_form(populated: Served) -> None:
+    """Without a script; with the digest of another action, and a second time, nothing is decided."""
+    with populated.browser() as browser:
+        page = browser.get("/inbox/itm_0001").text
+        fields = dict(re.findall(r'name="(csrf|digest)" value="(\w+)"', page))
+        assert set(fields) == {"csrf", "digest"}
+        wrong = browser.post("/inbox/itm_0001", data={**fields, "digest": "0" * 64, "verdict": "approve"})
+        assert wrong.status_code == 400
+        unsigned = browser.post("/inbox/itm_0001", data={"digest": fields["digest"], "verdict": "approve"})
+        assert unsigned.status_code == 403
+        done = browser.post("/inbox/itm_0001", data={**fields, "verdict": "approve"})
+        assert (done.status_code, done.headers["location"]) == (303, "/?done=itm_0001")
+        assert "ada" in browser.get("/inbox/itm_0001").text
+        again = browser.post("/inbox/itm_0001", data={**fields, "verdict": "deny"})
+        assert again.status_code == 409
+        assert "ada" in again.text
+
+
+def test_pages_are_light(populated: Served, tmp_path: Path) -> None:
+    """At most 8 KB a page and 26 KB of script and style, compressed."""
+    static = b"".join((PAGES / "static" / name).read_bytes() for name in ("holdfast.js", "holdfast.css"))
+    assert len(gzip.compress(static)) <= 26_000
+    anyio.run(_many, tmp_path / "home")
+    with serving(tmp_path / "home") as server, server.browser() as browser:
+        page = browser.get("/fleet").text
+        assert page.count('<tr id="s-') == 100
+        assert len(gzip.compress(page.encode())) <= 8_000
+    with populated.browser() as browser:
+        for path in ("/", "/sessions/ses_flakytests", "/missions/ses_top", "/brief", "/fleet"):
+            assert len(gzip.compress(browser.get(path).content)) <= 8_000, path
+
+
+async def _many(home: Path) -> None:
+    async with web_home(home) as made:
+        for number in range(110):
+            await _one(made, number)
+
+
+async def _one(made: WebHome, number: int) -> None:
+    name = await made.open(
+        f"job-{number}", f"Do the task with the number {number} of the list", ago_us=number * 1_000_000
+    )
+    await made.end(name)
