@@ -18,11 +18,13 @@
     request.send();
   });
 
-  // Replaces an element by its new form. A field in use stays as it is; focus and open details survive.
+  let before = "", asking = null; // the key before, and the button that a `y` would press
+
+  // Replaces an element by its new form. A field in use stays, and what is being confirmed; focus and open details survive.
   const swap = (old, fresh) => {
     if (old.isEqualNode(fresh)) return;
     const at = document.activeElement, inside = old.contains(at);
-    if (inside && typing(at)) return;
+    if ((inside && typing(at)) || (asking && old.contains(asking))) return;
     if (all("input:not([type=hidden]), textarea", old).some((field) => field.value !== field.defaultValue)) return;
     const index = inside ? all(FOCUSABLE, old).indexOf(at) : -1;
     const next = document.importNode(fresh, true);
@@ -159,7 +161,6 @@
   };
   const card = () => { const at = current(); return at && at.matches(".card") ? at : $(".card[data-stop]"); };
 
-  let before = "", asking = null;
   const ask = (on, button) => {
     all(".confirm").forEach((each) => each.remove());
     asking = button;
