@@ -77,7 +77,7 @@ def test_malformed_calls_are_told_to_the_model(type: Type) -> None:
 def test_a_failing_command_says_why_on_the_line(type: Type) -> None:
     model = script(Path("m.json"), bash("echo fine; echo 'no such thing' >&2; exit 3"), turn(text="ok"))
     went = type("run", "x", "--model", model).went()
-    assert re.search(r"→ error, exit status 3 in \d+\.\d s: no such thing\n", went.err), went.err
+    assert re.search(r"→ error, exit status 3 in \d+\.\d s\n +fine\n +no such thing\n", went.err), went.err
 
 
 def test_long_words_stay_on_one_line(type: Type) -> None:

@@ -167,7 +167,10 @@ def test_money_for_half_of_it(type: Type, repo: Path, tmp_path: Path) -> None:
     said = type("mission", "run", "--repo", repo, "--session-id", "m", "--budget", "5", "--json").went(0)
     assert said.lines[-1]["cost_usd"] == pytest.approx(4 * 0.315)
     assert "  money      $1.26 of $5.00 (worker $1.26)" in type("mission", "show", "m").went().out
-    assert type("cost", "--by", "session").went().out.split() == ["m", "$1.26", "1", "total", "$1.26", "1"]
+    assert type("cost", "--by", "session").went().out.split() == [
+        *("SESSION", "COST", "SESSIONS"),
+        *("m", "$1.26", "1", "total", "$1.26", "1"),
+    ]
     assert merges(type) > before
     logged = type("logs", "m", "--json").went().lines
     assert [event["status"] for event in logged if event["type"] == "mission.finished"] == ["done"]

@@ -133,7 +133,7 @@ def test_money_is_shown_set_and_asked_for(type: Type, priced: str, holdfast_home
     out = type("budget", "k", "--set", "none", "--day", "5").went().out
     assert "no cap" in out
     assert rests().out == "All.\n"
-    assert type("budget").went().out.count("ses_") == 1
+    assert type("budget").went().out.count("\nk ") == 1
 
 
 def test_a_session_is_handed_over(type: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,7 +193,7 @@ def test_a_session_as_it_stood(type: Type, priced: str) -> None:
     assert "holdfast" not in early.replace("holdfast-tests", ""), "no next step for what is past"
     last = whole[0]["events"]
     for seq in ("0", "99"):
-        type("show", "k", "--at", seq).refused(2, f"--at {seq}", f"the events 1 to {last}", f"--at {last}")
+        type("show", "k", "--at", seq).refused(2, f"no event {seq}", f"the events 1 to {last}")
 
 
 def test_interrupt_and_cancel_of_sessions_that_nobody_runs(type: Type, priced: str, holdfast_home: Path) -> None:

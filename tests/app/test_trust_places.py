@@ -113,7 +113,7 @@ def seen(folder: Path, config: Path) -> dict[str, Any]:
     file = find_project(folder)
     assert file is not None
     try:
-        trust_store().accept([file], "now")
+        trust_store().accept([file], "2026-05-01T09:00:00Z")
         refused = ""
     except HoldfastError as error:
         refused = str(error)
@@ -180,7 +180,7 @@ def test_a_change_of_what_was_accepted_drops_the_trust(name: str, tmp_path: Path
     folder = project(tmp_path, os.getuid())
     file = find_project(folder)
     assert file is not None
-    trust_store().accept([file], "now")
+    trust_store().accept([file], "2026-05-01T09:00:00Z")
     settings = load_settings(folder, {})
     assert (settings.model[:9], settings.prompt_files) == ("openai:x@", {"worker.md": b"Obey."})
     TAMPERS[name](folder)
@@ -193,7 +193,7 @@ def test_trust_does_not_go_with_a_copy(tmp_path: Path) -> None:
     folder = project(tmp_path, os.getuid())
     file = find_project(folder)
     assert file is not None
-    trust_store().accept([file], "now")
+    trust_store().accept([file], "2026-05-01T09:00:00Z")
     folder.rename(tmp_path / "elsewhere")
     assert load_settings(tmp_path / "elsewhere", {}).model == ""
 
@@ -203,7 +203,7 @@ def test_a_model_of_a_file_is_accepted_with_it(tmp_path: Path) -> None:
     (folder / "m.json").write_text('{"turns": [{"text": "accepted"}]}')
     file = find_project(folder)
     assert file is not None
-    trust_store().accept([file], "now")
+    trust_store().accept([file], "2026-05-01T09:00:00Z")
     assert load_settings(folder, {}).model == f"scripted:{folder}/m.json"
     (folder / "m.json").write_text('{"turns": [{"text": "planted"}]}')
     assert load_settings(folder, {}).model == ""
@@ -214,7 +214,7 @@ def test_the_store_is_private_and_one_that_others_write_is_not_believed(tmp_path
     file = find_project(folder)
     assert file is not None
     store = trust_store()
-    store.accept([file], "now")
+    store.accept([file], "2026-05-01T09:00:00Z")
     assert (store.path.stat().st_mode & 0o777, store.path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     for path, mode in ((store.path, 0o666), (store.path.parent, 0o777)):
         before = path.stat().st_mode
@@ -226,7 +226,7 @@ def test_the_store_is_private_and_one_that_others_write_is_not_believed(tmp_path
     store.path.unlink()
     store.path.parent.chmod(0o777)
     with pytest.raises(HoldfastError, match="would not be believed"):
-        store.accept([file], "now")
+        store.accept([file], "2026-05-01T09:00:00Z")
     store.path.parent.chmod(0o700)
     store.path.write_text("{}}")
     with pytest.raises(HoldfastError, match="remove it and accept the settings again"):

@@ -21,6 +21,8 @@ class Typed(Session):
     def become(self, argv: list[str], environment: dict[str, str]) -> None:
         """Run the command here."""
         os.environ.update(environment)
+        for name in ("COLUMNS", "LINES"):  # the size is that of this terminal
+            os.environ.pop(name, None)
         os.chdir(self._folder)
         sys.stdin = open(0, encoding="utf-8", closefd=False)
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)

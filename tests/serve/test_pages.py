@@ -137,6 +137,13 @@ def test_the_check_of_hostile_texts_sees_one_that_is_not_escaped(ordinary: Serve
         assert bool(seen) == ("<" in text and "%" not in text), text
 
 
+def test_the_inbox_and_its_badge_count_the_same(populated: Served) -> None:
+    with populated.browser() as browser:
+        page = browser.get("/").text
+    badge, heading = re.findall(r"<span>Inbox</span> <b>(\d+)<", page), re.findall(r"Needs you <b>(\d+)<", page)
+    assert badge == heading != []
+
+
 def test_an_item_is_answered_by_a_form(populated: Served) -> None:
     """Without a script; with the digest of another action, and a second time, nothing is decided."""
     with populated.browser() as browser:

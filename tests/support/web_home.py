@@ -12,13 +12,7 @@ from holdfast.facts.base import Fact, Text, Usage
 from holdfast.facts.codec import Draft
 from holdfast.facts.hands import HandsProvisioned, SessionTainted
 from holdfast.facts.mission import Check, Contract, Criterion, Item, Task
-from holdfast.facts.model import (
-    AgentMessage,
-    AgentToolUse,
-    ContextCompacted,
-    ModelRequestEnd,
-    ModelRequestStart,
-)
+from holdfast.facts.model import AgentMessage, AgentToolUse, ContextCompacted, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalRequested, UserMessage
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted

@@ -11,7 +11,7 @@ from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy
 from holdfast.testing.egress import Place, part
 from holdfast.vault.fake import FakeVault
-from tests.app.terminal import HOLDFAST, in_scratch, script, turn
+from tests.app.terminal import HOLDFAST, bash, in_scratch, script, turn, typed
 from tests.egress.rigs import _request as ask_there
 from tests.egress.upstream import World
 
@@ -35,8 +35,9 @@ async def test_a_living_proxy_is_told(tmp_path: Path, holdfast_home: Path) -> No
         one, two = Place("one.test", 443), Place("two.test", 443)
         for number, place in enumerate((one, two)):
             world.serve(place.host, f"93.184.216.{number + 1}")
-        model = script(tmp_path / "m.json", turn(text="Done."))
-        _typed("run", "x", "--model", model, "--session-id", "k", "--no-sandbox", "--allow-host", "one.test")
+        model = script(tmp_path / "m.json", bash("true"), turn(text="Done."))
+        words = ("--session-id", "k", "--no-sandbox", "--allow-host", "one.test", "--max-turns", "1")
+        typed("run", "x", "--scratch", "--model", model, *words).went(4)  # it is not done: its proxy lives on
         session_id = next((holdfast_home / "workspaces").iterdir()).name
         policy = EgressPolicy(allow=(Destination("one.test"),))
         gateway = await egress.open(session_id, policy, uid=os.getuid())

@@ -21,6 +21,9 @@ from holdfast.session.rows import ItemRow, SessionRow
 
 Group = Literal["needs you", "errors", "finished", "running"]
 
+BY_THEMSELVES: tuple[ParkReason, ...] = ("timer", "provider", "child", "job")
+"""Reasons of waits that end without a user."""
+
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 FINISHED_US = 7 * 86_400 * 1_000_000
@@ -149,7 +152,7 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
     resume = f"resume it with `{shlex.join(('holdfast', 'wake', row.key or row.session_id))}`"
     match row.status:
         case "parked":
-            waits = row.due_us is not None or row.reason in ("timer", "provider", "child", "job")
+            waits = row.due_us is not None or row.reason in BY_THEMSELVES
             until = f" until {minute(row.due_us)}" if row.due_us is not None else ""
             if row.due_us is not None and now_us > row.due_us + OVERDUE_US:
                 return "needs you", f"was due at {minute(row.due_us)}, and no process runs it; {resume}"

@@ -160,8 +160,10 @@ async def finishing(call: Call, runtime: Runtime) -> Run | None:
 
 def _hooks(call: Call) -> tuple[HookFile, ...]:
     """Return the hooks of the workspace as the user accepted them; say why they do not run. Raises `UsageError`."""
-    folder = Path(call.args.workspace or "").resolve()
-    file = read_mission(folder / MISSION_FILE) if call.args.workspace else None
+    if not call.args.workspace:
+        return ()
+    folder = Path(call.args.workspace).resolve()
+    file = read_mission(folder / MISSION_FILE)
     if file is None or not has_hooks(file.named):
         return ()
     files = accepted_hooks(folder)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import get_args
 
 import msgspec
 
+from holdfast.facts.shift import ParkReason
 from holdfast.log.base import Which
+from holdfast.service.inbox import BY_THEMSELVES
 from holdfast.service.posting import person
 from holdfast.service.sessions import Store
 from holdfast.session.money import HOME_ACCOUNT
@@ -89,9 +92,12 @@ async def frame(store: Store, viewer: Viewer, here: str, now_us: int) -> Frame:
 async def waits(store: Store) -> int:
     """Return how many items and sessions wait for a user, at most a little more than `COUNTED`."""
     items: list[ItemRow] = await store.items(limit=COUNTED + 1)
-    rows: list[SessionRow] = await store.sessions(Which(reason="person"), limit=COUNTED + 1)
+    rows: list[SessionRow] = []
+    for reason in get_args(ParkReason):
+        if reason not in BY_THEMSELVES:
+            rows += await store.sessions(Which(reason=reason), limit=COUNTED + 1)
     asked = {item.session_id for item in items}
-    return len(items) + sum(row.session_id not in asked for row in rows)
+    return len(items) + sum(row.session_id not in asked and row.due_us is None for row in rows)
 
 
 def _bounded(number: int) -> str:

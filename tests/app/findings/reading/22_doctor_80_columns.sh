@@ -4,5 +4,5 @@
 . "$LIB"
 ends 0 on_terminal 80 -- holdfast doctor
 head -5 "$SAID" | grep -q "no model can be asked" || fail "the first lines do not say what to do"
-if sed '1,/^no model/d' "$SAID" | grep -q "^[^ ]"; then fail "a line is cut by the edge of the terminal"; fi
+if sed -n '/^  /,$p' "$SAID" | grep -q "^[^ ]"; then fail "a line is cut by the edge of the terminal"; fi
 shows "git:"
