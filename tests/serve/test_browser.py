@@ -18,6 +18,7 @@ from tests.app.terminal import typed
 from tests.house.source import ROOT
 from tests.serve.served import Served, serving
 from tests.serve.test_devices import SETTINGS
+from tests.support.waiting import until
 from tests.support.web_home import populate, web_home
 
 AXE = ROOT / ".venv" / "programs" / "axe.min.js"
@@ -153,12 +154,12 @@ def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, served: Serv
     driver.send("ServiceWorker.enable")
     page.get_by_role("button", name="Notify this device").click()
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    until(lambda: page.evaluate("true") and ids)
     told = {"title": "An approval waits", "body": "release-notes", "tag": "t", "path": "/inbox/itm_0001"}
     message = {"origin": served.url, "registrationId": ids[-1], "data": json.dumps(told)}
     driver.send("ServiceWorker.deliverPushMessage", message)
-    shown = page.wait_for_function(
-        "navigator.serviceWorker.ready.then((at) => at.getNotifications())"
-        ".then((all) => all.length && [all[0].title, all[0].body, all[0].data])"
-    )
-    assert shown.json_value() == ["An approval waits", "release-notes", "/inbox/itm_0001"]
+    shown = "navigator.serviceWorker.ready.then((at) => at.getNotifications())"
+    until(lambda: page.evaluate(f"{shown}.then((all) => all.length)"))
+    words = page.evaluate(f"{shown}.then((all) => [all[0].title, all[0].body, all[0].data])")
+    assert words == ["An approval waits", "release-notes", "/inbox/itm_0001"]
     context.close()
