@@ -71,7 +71,7 @@ async def _populated(home: Path) -> None:
 
 
 def login(chromium: Browser, served: Served, **options: Any) -> BrowserContext:
-    """A browser of its own, logged in; it fails the test at its end if a page broke the content policy."""
+    """A browser of its own, logged in."""
     context = chromium.new_context(base_url=served.url, **options)
     _, secret = served.access.issue("link", "ada", "admin", proof="login_link:0", lives_s=60)
     page = context.new_page()
@@ -81,7 +81,7 @@ def login(chromium: Browser, served: Served, **options: Any) -> BrowserContext:
 
 
 def opened(context: BrowserContext, path: str) -> Page:
-    """A page whose errors are kept in `errors`."""
+    """A page that was loaded without an error, such as a broken content policy."""
     page = context.new_page()
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)

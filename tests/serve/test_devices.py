@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.terminal import bash, script, turn, typed
-from tests.serve.served import Served, serving
+from tests.serve.served import serving
 from tests.support.push_service import Browser, PushService
 from tests.support.waiting import until
 
@@ -21,7 +21,7 @@ notify = ["phone"]
 """
 
 
-def csrf(served: Served, page: str) -> str:
+def csrf(page: str) -> str:
     (token,) = set(re.findall(r'name="csrf" value="(\w+)"', page))
     return str(token)
 
@@ -43,7 +43,7 @@ def test_a_subscribed_browser_receives_what_waits(tmp_path: Path, holdfast_home:
         device = Browser(f"{service.url}/push/1")
         shown = page.get("/devices").text
         assert "Notify this device" in shown
-        form = {"csrf": csrf(served, shown), **device.subscription(), "label": "a <b>phone</b>"}
+        form = {"csrf": csrf(shown), **device.subscription(), "label": "a <b>phone</b>"}
         assert page.post("/devices", data={**form, "csrf": "0"}).status_code == 403
         assert page.post("/devices", data={**form, "p256dh": "AAAA"}).status_code == 400
         assert page.post("/devices", data=form).status_code == 303

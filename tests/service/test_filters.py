@@ -103,12 +103,12 @@ async def test_the_store_answers_filters() -> None:
     await stage.open()
     new, old = await sessions(stage.store)
     now_us = stage.clock.now_us()
-    assert await matching(stage.store, parse(["for:approval"]), now_us) == [old]
-    assert await matching(stage.store, parse(["is:runnable"]), now_us) == [new]
-    assert await matching(stage.store, parse([]), now_us) == [new, old]
+    assert (await matching(stage.store, parse(["for:approval"]), now_us)).found == [old]
+    assert (await matching(stage.store, parse(["is:runnable"]), now_us)).found == [new]
+    assert (await matching(stage.store, parse([]), now_us)).found == [new, old]
     assert parse(["for:approval"]).which(now_us, ()) == Which(status="parked", reason="person")
     assert parse(["is:running"]).which(now_us, ["ses_a"]) == Which(ids=frozenset({"ses_a"}))
-    assert await matching(stage.store, parse(["is:running"]), now_us) == []
+    assert (await matching(stage.store, parse(["is:running"]), now_us)).found == []
 
 
 @pytest.mark.parametrize("terms", [["is:parked"], ["job-1"], ["spend:>0.5"], ["newer:30h"], ["older:30h"], ["é"], []])
@@ -121,10 +121,13 @@ async def test_pages_join_to_what_a_filter_passes(tmp_path: Path, terms: list[st
         wanted = parse(terms)
         rows = await sessions(store)
         passing = [each for each in rows if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
-        assert await matching(store, wanted, now_us) == passing
-        paged, after = [], ""
-        while page := await matching(store, wanted, now_us, after=after, limit=7):
-            paged += page
-            after = page[-1].row.session_id
-        assert paged == passing
+        assert (await matching(store, wanted, now_us)).found == passing
+        for most in (None, 1):  # a bound on what is looked through ends a page early, and loses nothing
+            page = await matching(store, wanted, now_us, limit=7, most=most)
+            paged = page.found
+            while page.after:
+                page = await matching(store, wanted, now_us, after=page.after, limit=7, most=most)
+                assert len(page.found) <= 7
+                paged += page.found
+            assert paged == passing
         assert len(passing) < len(rows) or not terms

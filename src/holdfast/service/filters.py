@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, get_args
 
 import msgspec
@@ -131,21 +131,50 @@ _READERS: dict[str, Callable[[str, str], dict[str, Any]]] = {
 }
 
 
-async def matching(
-    store: Store, wanted: Filter, now_us: int, *, after: str = "", limit: int | None = None
-) -> list[Session]:
-    """Return the sessions that pass a filter at this time, newest first.
+class Matches(msgspec.Struct, frozen=True):
+    """Sessions that pass a filter, newest first.
 
-    A page starts after the session `after`, the last one of the previous page, and has at most `limit` sessions.
+    `after` is the cursor of the next page, empty at the end. `looked` is the number of sessions looked through if that
+    bound ended the page early, else 0.
+    """
+
+    found: list[Session]
+    after: str = ""
+    looked: int = 0
+
+
+async def matching(
+    store: Store,
+    wanted: Filter,
+    now_us: int,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    most: int | None = None,
+    keeps: Callable[[SessionRow], Awaitable[bool]] | None = None,
+    top: bool = False,
+) -> Matches:
+    """Return the sessions that pass a filter at this time and that `keeps` accepts; with `top`, only roots of trees.
+
+    A page starts after the session `after`, has at most `limit` sessions, and looks through about `most` at most.
     """
     holders = await store.holders()
     if wanted.status == "running" and not holders:
-        return []
-    which, found = wanted.which(now_us, holders), list[Session]()
+        return Matches([])
+    which = msgspec.structs.replace(wanted.which(now_us, holders), top=top)
     size = None if limit is None else min(PAGE, max(limit, 20))
+    found, looked = list[Session](), 0
     while rows := await sessions(store, which, after=after, limit=size):
-        found += [each for each in rows if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
-        after = rows[-1].row.session_id
-        if limit is None or len(found) >= limit or len(rows) < min(PAGE, max(limit, 20)):
+        ended = size is None or len(rows) < size
+        for each in rows:
+            passes = wanted.has(each.row, each.costs.tree, now_us, running=each.running)
+            if passes and (keeps is None or await keeps(each.row)):
+                found.append(each)
+            if len(found) == limit:
+                return Matches(found, "" if ended and each is rows[-1] else each.row.session_id)
+        after, looked = rows[-1].row.session_id, looked + len(rows)
+        if ended:
             break
-    return found[:limit]
+        if most is not None and looked >= most:
+            return Matches(found, after, looked)
+    return Matches(found)

@@ -82,7 +82,7 @@ async def _chosen(call: Call, store: Store) -> list[Session]:
     if args.filter and args.tree:
         raise UsageError("--tree lists whole trees and takes no filters. Leave one of them out")
     if args.filter:
-        return await matching(store, wanted, SystemClock().now_us())
+        return (await matching(store, wanted, SystemClock().now_us())).found
     if args.tree:
         return await trees(store, whole=args.all)
     return await (sessions(store) if args.all else latest(store))

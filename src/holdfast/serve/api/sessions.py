@@ -13,7 +13,7 @@ from holdfast.serve.api.operations import Asked, Nothing, Operation
 from holdfast.serve.site import SessionWanted
 from holdfast.service import filters
 from holdfast.service.missions import lift, pause_any
-from holdfast.service.sessions import Session, costs_of, sessions
+from holdfast.service.sessions import Session, costs_of
 from holdfast.session.rows import SessionRow
 
 LISTED_MAX = 200
@@ -37,24 +37,15 @@ async def listed(asked: Asked[SessionsQuery, Nothing]) -> SessionPage:
         wanted = filters.parse(shlex.split(asked.query.filter))
     except ValueError as error:
         raise UsageError(f"the filter cannot be read: {error}") from error
-    found: list[Session] = []
-    after, limit, now_us = asked.query.after, asked.query.limit, asked.site.clock.now_us()
-    holders = await asked.site.store.holders()
-    which, scanned = wanted.which(now_us, holders), 0
-    more = bool(holders) or wanted.status != "running"
-    while more and len(found) < limit and scanned < SCANNED_MAX:
-        page = await sessions(asked.site.store, which, after=after, limit=LISTED_MAX)
-        more, scanned = len(page) == LISTED_MAX, scanned + len(page)
-        for place, each in enumerate(page, 1):
-            after = each.row.session_id
-            if wanted.has(each.row, each.costs.tree, now_us, running=each.running) and await asked.site.sees(
-                asked.visitor, each.row
-            ):
-                found.append(each)
-            if len(found) == limit:
-                more = more or place < len(page)
-                break
-    return SessionPage([session_info(each) for each in found], after if more else None)
+    site, visitor, query = asked.site, asked.visitor, asked.query
+
+    async def keeps(row: SessionRow) -> bool:
+        return await site.sees(visitor, row)
+
+    page = await filters.matching(
+        site.store, wanted, site.clock.now_us(), after=query.after, limit=query.limit, most=SCANNED_MAX, keeps=keeps
+    )
+    return SessionPage([session_info(each) for each in page.found], page.after or None)
 
 
 async def got(asked: Asked[Nothing, Nothing]) -> SessionInfo:

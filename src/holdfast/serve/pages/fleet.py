@@ -11,18 +11,17 @@ from holdfast.errors import UsageError
 from holdfast.log.base import Which
 from holdfast.serve.pages.drawings import Bar, bars
 from holdfast.serve.pages.frame import Sees
-from holdfast.service.filters import Filter, parse
-from holdfast.service.sessions import Session, Store, costs_of, newest_first, sessions, standing
+from holdfast.service.filters import Filter, matching, parse
+from holdfast.service.sessions import Session, Store, standing
 from holdfast.service.spending import OWN
-from holdfast.session.costs import Cost
 from holdfast.session.money import HOME_ACCOUNT, HOUR_US, usd
 from holdfast.session.rows import SessionRow
 
 ROWS = 100
 """Number of sessions on a page."""
 
-SCANNED, PART = 2_000, 500
-"""Number of rows that one page looks through for a filter that no index answers, and how many at a time."""
+SCANNED = 2_000
+"""Number of rows that one page looks through for a filter that no index answers."""
 
 DAYS = 8
 
@@ -90,64 +89,27 @@ async def page(
         wanted = parse(query.split())
     except UsageError as error:
         wanted, wrong = Filter(), str(error)
-    found, following, looked = await _found(store, wanted, now_us, after, sees, top)
-    rows = tuple(map(_row, found))
+
+    async def keeps(row: SessionRow) -> bool:
+        return (not top or row.name == "mission") and (sees is None or await sees(row))
+
+    listed = await matching(store, wanted, now_us, after=after, limit=ROWS, most=SCANNED, keeps=keeps, top=top)
+    rows = tuple(map(_row, listed.found))
     if sees is not None or top:
-        return Fleet(rows=rows, after=following, query=query, wrong=wrong, looked=looked)
+        return Fleet(rows=rows, after=listed.after, query=query, wrong=wrong, looked=listed.looked)
     days = await _days(store, now_us)
     return Fleet(
         rows=rows,
-        after=following,
+        after=listed.after,
         query=query,
         wrong=wrong,
-        looked=looked,
+        looked=listed.looked,
         counts=await counts(store),
         days=days,
         bars=bars([(each.day[5:], each.pico, usd(each.pico)) for each in days]),
         workers=len(set((await store.holders()).values())),
         next_due_us=await store.next_due(now_us),
     )
-
-
-async def _found(
-    store: Store, wanted: Filter, now_us: int, after: str, sees: Sees | None, top: bool
-) -> tuple[list[Session], str, int]:
-    """The sessions of a page, the cursor of the next one, and the rows looked through if that ended it."""
-    if wanted == Filter() and sees is None and not top:
-        found = await sessions(store, after=after, limit=ROWS)
-        return found, found[-1].row.session_id if len(found) == ROWS else "", 0
-    holders = await store.holders()
-    if wanted.status == "running":
-        rows = newest_first([await store.find(session_id) for session_id in holders])
-        return await _passing(store, wanted, rows, now_us, set(holders), sees), "", 0
-    found, looked = [], 0
-    which = msgspec.structs.replace(wanted.which(now_us, holders), top=top)
-    before = await store.find(after) if after else None
-    while looked < SCANNED:
-        rows = await store.sessions(which, before=before, limit=PART)
-        named = [row for row in rows if not top or row.name == "mission"]
-        passing = await _passing(store, wanted, named, now_us, set(holders), sees)
-        found += passing
-        if len(found) >= ROWS:
-            return found[:ROWS], found[ROWS - 1].row.session_id, 0
-        if len(rows) < PART:
-            return found, "", 0
-        looked, before = looked + len(rows), rows[-1]
-    return found, before.session_id if before is not None else "", looked
-
-
-async def _passing(
-    store: Store, wanted: Filter, rows: list[SessionRow], now_us: int, running: set[str], sees: Sees | None
-) -> list[Session]:
-    """The sessions that pass a filter. Costs of trees are looked up last, for the rows that pass the rest."""
-    rest = msgspec.structs.replace(wanted, over_pico=None, under_pico=None)
-    near = [row for row in rows if rest.has(row, Cost(), now_us, running=row.session_id in running)]
-    near = [row for row in near if sees is None or await sees(row)]
-    if wanted.over_pico is None and wanted.under_pico is None:
-        near = near[:ROWS]
-    spent = await costs_of(store, *near)
-    made = [Session(row, row.session_id in running, spent[row.session_id]) for row in near]
-    return [each for each in made if wanted.has(each.row, each.costs.tree, now_us, running=each.running)]
 
 
 def _row(session: Session) -> Row:
