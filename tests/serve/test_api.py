@@ -218,5 +218,7 @@ def test_two_users_answer_at_once_and_one_decides(tmp_path: Path, writer: str, h
         assert closed["proof"].startswith("api_key:key_")
         events = clients[0].get(f"{API}/sessions/k/events", params={"limit": 500}).json()["events"]
         assert [each["actor"] for each in events if each["type"] == "approval.decided"] == [f"user:{first}"]
+        clients[0].post(f"{API}/sessions/k/cancel")
+        ends(clients[0], "k", "cancelled")  # its hands go with it; those of a session that goes on stay for two minutes
         for client in clients:
             client.close()
