@@ -69,10 +69,20 @@ VERBS: dict[str, VerbInfo] = {
     "stop": VerbInfo("worker", "Stop every session, or lift the stop", "holdfast stop --all"),
     "cancel": VerbInfo("steer", "Cancel a session permanently", "holdfast cancel 7f3k9q"),
     "worker": VerbInfo("worker", "Run sessions as they become due", "holdfast worker --concurrency 8"),
-    "serve": VerbInfo("serve", "Run sessions, and show them in a browser", "holdfast serve --port 8400"),
-    "open": VerbInfo("serve", "Print a link that logs a browser in to the running server", "holdfast open"),
-    "keys": VerbInfo("serve", "Manage API keys of the server", "holdfast keys create anna --role operator --project ."),
-    "service": VerbInfo("service", "Keep the server running: crashes, reboots, logouts", "holdfast service install"),
+    "serve": VerbInfo(
+        "holdfast.app.server.verbs", "Run sessions, and show them in a browser", "holdfast serve --port 8400"
+    ),
+    "open": VerbInfo(
+        "holdfast.app.server.verbs", "Print a link that logs a browser in to the running server", "holdfast open"
+    ),
+    "keys": VerbInfo(
+        "holdfast.app.server.verbs",
+        "Manage API keys of the server",
+        "holdfast keys create anna --role operator --project .",
+    ),
+    "service": VerbInfo(
+        "holdfast.app.server.service", "Keep the server running: crashes, reboots, logouts", "holdfast service install"
+    ),
     "ps": VerbInfo("ps", "List sessions", "holdfast ps is:parked"),
     "search": VerbInfo("search", "Search the words of all sessions", "holdfast search parser is:failed newer:2d"),
     "brief": VerbInfo("brief", "Summarize what happened while you were away", "holdfast brief 7f3k9q --since 8h"),

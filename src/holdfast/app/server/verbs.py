@@ -14,7 +14,7 @@ from holdfast.app.call import Call, span
 from holdfast.app.cli.worker import concurrency, concurrency_argument, serve_sessions
 from holdfast.app.compose import open_runtime
 from holdfast.app.home import Home, Serving, only_server, open_home, server_of
-from holdfast.app.serving import site_of
+from holdfast.app.server.site import site_of
 from holdfast.app.settings.config import database_path, has_desktop, local_caller
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError
