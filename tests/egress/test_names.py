@@ -72,6 +72,13 @@ def test_other_spellings_are_refused(text: str) -> None:
         read_host(text)
 
 
+def test_a_name_longer_than_dns_permits_is_refused() -> None:
+    longest = ".".join(["a" * 63] * 3 + ["b" * 61])
+    assert read_host(longest) == longest
+    with pytest.raises(Malformed):
+        read_host(f"{longest}b")
+
+
 @pytest.mark.parametrize(
     "data", [b"a", b"a:", b"a:0", b"a:00443", b"a:+443", b"a:65536", b"a:443 ", b" a:443", b":443", b"a:b:443"]
 )
