@@ -30,12 +30,17 @@ def small_home(holdfast_home: Path) -> Path:
 
 
 def on_tinydb(home: Path, *words: str) -> dict[str, Any]:
-    """The result of a mission on all of tinydb. Skips where the library cannot be had."""
-    command = ("demo", "--mission", "--library", TINYDB, "--workers", "4", "--json", *words)
+    """The result of a mission on all of tinydb."""
+    return on(TINYDB, home, *words)
+
+
+def on(library: str, home: Path, *words: str) -> dict[str, Any]:
+    """The result of a mission on all of a library. Skips where the library cannot be had."""
+    command = ("demo", "--mission", "--library", library, "--workers", "4", "--json", *words)
     said = ended(spawn(*command), timeout_s=3_600)
     if said.code == 5 and "could not be fetched" in said.err:
         pytest.skip(said.err.splitlines()[-1])
-    keep_cache(home, TINYDB)
+    keep_cache(home, library)
     result = said.lines[-1]
     assert result["exit_code"] == said.code
     assert result["false_done"] == []
@@ -68,11 +73,14 @@ def test_killed_twenty_times(home: Path) -> None:
     assert result["presumed"] <= 20 * (4 + 2)
 
 
+@pytest.mark.parametrize("library", [TINYDB, "cachetools==8.0.0", "voluptuous==0.16.0"])
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_bad_workers_and_judges(home: Path, seed: str) -> None:
-    faults = ("--fault", "early_done:0.3", "--fault", "wrong_body:0.3", *JUDGES)
-    result = on_tinydb(home, *faults, "--rubric-share", "0.3", "--seed", seed)
+def test_bad_workers_and_judges(holdfast_home: Path, library: str, seed: str) -> None:
+    workers = ("--fault", "early_done:0.3", "--fault", "wrong_body:0.3", "--fault", "tamper:0.3")
+    result = on(library, known_home(holdfast_home, library), *workers, *JUDGES, "--rubric-share", "0.3", "--seed", seed)
     assert result["exit_code"] in (0, 3)
+    assert result["exit_code"] == 3 or result["suite_green"]
+    assert result["faults"].get("tamper", {}).get("through", 0) == 0
     met = set(result["said_met"]) & set(result["met"])
     assert len(met) + result["rubric_criteria"] >= len(result["said_met"])
     for kind in ("silent", "contradicts", "crash"):
