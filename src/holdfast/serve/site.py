@@ -115,7 +115,15 @@ class Site:
         return not project or (await self._project(row)).is_relative_to(project)
 
     async def _project(self, row: SessionRow) -> Path:
-        """The folder that a session's tree works on: a mission's repository, or the workspace of its top session."""
+        """The folder that a session's tree works on: a mission's repository, or the workspace of its top session.
+
+        A fork works in a folder of the home, and belongs to the project of its origin.
+        """
+        while row.origin:
+            try:
+                row = await self.store.find(row.origin)
+            except UnknownSession:
+                break
         top = row.root or row.session_id
         if top not in self._projects:
             (first,) = await self.store.read(top, limit=1)

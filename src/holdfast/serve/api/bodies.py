@@ -52,6 +52,22 @@ class SessionPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class ForkInfo(msgspec.Struct, frozen=True):
+    """A fork of session `origin` after event `origin_seq`; its files are those of the snapshot after `kept_seq`.
+
+    `unkept_calls` ran between the two: their changes are not in it. `duplicate`: the key named this fork before.
+    """
+
+    session_id: str
+    key: str
+    origin: str
+    origin_seq: int
+    workspace: str
+    kept_seq: int
+    unkept_calls: list[str]
+    duplicate: bool = False
+
+
 class EventInfo(msgspec.Struct, frozen=True, kw_only=True):
     """An event. `seq` is its position, from 1 without gaps; `data` has the fields of its type."""
 

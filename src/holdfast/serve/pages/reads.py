@@ -117,7 +117,7 @@ class Reads:
         then = None
         if at is not None and (at <= FOLDED_MAX or request.query_params.get("state")):
             point = await apart(point_at, site.store, row, at, site.kinds)
-            then = await session.then(site.shelf, point, state.snapshot)
+            then = await session.then(site.shelf, point, state.snapshot, site.entropy)
         return render(
             request,
             "session.html",
