@@ -39,12 +39,12 @@ async def listed(asked: Asked[SessionsQuery, Nothing]) -> SessionPage:
     except ValueError as error:
         raise UsageError(f"the filter cannot be read: {error}") from error
     site, visitor, query = asked.site, asked.visitor, asked.query
-
-    async def keeps(row: SessionRow) -> bool:
-        return await site.sees(visitor, row)
-
     page = await filters.matching(
-        site.store, wanted, site.clock.now_us(), after=query.after, limit=query.limit, most=SCANNED_MAX, keeps=keeps
+        *(site.store, wanted, site.clock.now_us()),
+        after=query.after,
+        limit=query.limit,
+        most=SCANNED_MAX,
+        keeps=site.keeps(visitor),
     )
     return SessionPage([session_info(each) for each in page.found], page.after or None)
 
