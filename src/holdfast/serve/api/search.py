@@ -6,8 +6,8 @@ from typing import Annotated
 
 import msgspec
 
-from holdfast.serve.api.bodies import SearchPage, hit_info
 from holdfast.serve.api.operations import Asked, Nothing, Operation
+from holdfast.serve.bodies import SearchPage, hit_info
 from holdfast.service.search import parse_search, search
 
 HITS_MAX = 100

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.serve.api.bodies import ForkInfo, Receipt, SessionInfo, SessionPage, receipt, session_info
 from holdfast.serve.api.operations import Asked, Nothing, Operation
+from holdfast.serve.bodies import ForkInfo, Receipt, SessionInfo, SessionPage, receipt, session_info
 from holdfast.serve.forking import fork_at
 from holdfast.serve.site import SessionWanted
 from holdfast.service import filters
