@@ -38,6 +38,7 @@ SCREENS = {
     "event": "/sessions/ses_flakytests/events/40",
     "fleet": "/fleet",
     "filtered": "/fleet?q=is:parked+spend:%3E1",
+    "search": "/search?q=orders",
     "mission": "/missions/ses_top",
     "missions": "/missions",
     "brief": "/brief",

@@ -27,6 +27,7 @@
     │   └── HandsLost              –  this incarnation of the hands is gone
     ├── SnapshotFailed             –  a snapshot could not be made, read, or restored
     ├── NotifyError                –  a notice could not be delivered
+    ├── RequestFailed              –  a server refused a request of the client, or was not reached
     └── ModelError                 –  a model request failed; `kind` says how
 
 The number is the exit status of the command line. A message tells the user what happened, what is safe, and what to do.
@@ -260,6 +261,18 @@ class NotifyError(HoldfastError):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+
+
+class RequestFailed(HoldfastError):
+    """A server refused a request of `holdfast.client`, or could not be reached.
+
+    `status` is that of HTTP, 0 without a response; `kind` is the type of the error in the response.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, kind: str = "unreachable") -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
 
 
 class ModelError(HoldfastError):

@@ -98,3 +98,13 @@ def failure(response: httpx.Response, status: int, kind: str) -> str:
     assert set(error) == {"type", "message"}
     assert error["type"] == kind
     return str(error["message"])
+
+
+def ends(client: httpx.Client, session: str, state: str = "done") -> dict[str, Any]:
+    """Follow the event stream of a session until it is in that state; the session."""
+    with client.stream("GET", f"{API}/sessions/{session}/events/stream") as stream:
+        for _ in stream.iter_lines():
+            found: dict[str, Any] = client.get(f"{API}/sessions/{session}").json()
+            if found["state"] == state:
+                return found
+    raise AssertionError(f"{session} does not come to be {state}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from pathlib import Path
-from typing import Any
 
 import httpx
 import msgspec
@@ -14,18 +13,8 @@ import pytest
 from holdfast.serve.api import OPERATIONS, routes
 from holdfast.serve.api.openapi import document
 from tests.app.terminal import bash, script, turn, typed
-from tests.serve.served import API, Served, failure, serving
+from tests.serve.served import API, Served, ends, failure, serving
 from tests.support.waiting import PATIENCE_S
-
-
-def ends(client: httpx.Client, session: str, state: str = "done") -> dict[str, Any]:
-    """Follow the event stream of a session until it is in that state; the session."""
-    with client.stream("GET", f"{API}/sessions/{session}/events/stream") as stream:
-        for _ in stream.iter_lines():
-            found: dict[str, Any] = client.get(f"{API}/sessions/{session}").json()
-            if found["state"] == state:
-                return found
-    raise AssertionError(f"{session} does not come to be {state}")
 
 
 def test_the_description_agrees_with_the_routes(served: Served, admin: str) -> None:

@@ -35,6 +35,7 @@ SCREENS = {
     "session": "/sessions/ses_flakytests",
     "session then": "/sessions/ses_flakytests?at=60",
     "fleet": "/fleet?q=is:parked",
+    "search": "/search?q=orders",
     "mission": "/missions/ses_top",
     "brief": "/brief",
     "stop": "/stop",

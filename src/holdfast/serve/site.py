@@ -19,6 +19,7 @@ from holdfast.errors import UnknownItem, UnknownSession
 from holdfast.facts.session import SessionCreated
 from holdfast.ids import Entropy
 from holdfast.log.base import Index, Leases, Log, Snapshots
+from holdfast.log.search.index import SearchIndex
 from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
 from holdfast.serve.access import Access, Visitor
@@ -59,10 +60,10 @@ PROJECTS_MAX = 10_000
 class Site:
     """A served home.
 
-    `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller. `shelf` is
-    the store of workspace snapshots, None without git; `ground` is where forks get their folders. `push` names the
-    notification targets that send to browsers. `closing` is set when the server is about to end, for responses that
-    would go on.
+    `url` is the address that users type, without a slash at the end. `index` is the search index, which the worker in
+    the same process keeps filled. `opening` opens a session for a caller. `shelf` is the store of workspace snapshots,
+    None without git; `ground` is where forks get their folders. `push` names the notification targets that send to
+    browsers. `closing` is set when the server is about to end, for responses that would go on.
     """
 
     store: Store
@@ -72,6 +73,7 @@ class Site:
     entropy: Entropy
     home: Path
     access: Access
+    index: SearchIndex
     url: str
     opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
     shelf: Shelf | None = None
@@ -115,7 +117,15 @@ class Site:
         return not project or (await self._project(row)).is_relative_to(project)
 
     async def _project(self, row: SessionRow) -> Path:
-        """The folder that a session's tree works on: a mission's repository, or the workspace of its top session."""
+        """The folder that a session's tree works on: a mission's repository, or the workspace of its top session.
+
+        A fork works in a folder of the home, and belongs to the project of its origin.
+        """
+        while row.origin:
+            try:
+                row = await self.store.find(row.origin)
+            except UnknownSession:
+                break
         top = row.root or row.session_id
         if top not in self._projects:
             (first,) = await self.store.read(top, limit=1)
@@ -127,6 +137,10 @@ class Site:
                 del self._projects[next(iter(self._projects))]
             self._projects[top] = Path(folder)
         return self._projects[top]
+
+    def keeps(self, visitor: Visitor) -> Callable[[SessionRow], Awaitable[bool]] | None:
+        """Return a test for sessions that the caller may see, None for a caller who may see all."""
+        return partial(self.sees, visitor) if visitor.credential.project else None
 
     async def state(self, session_id: str) -> State:
         """Return the folded state of a session. Folding a long log does not hold up other requests."""

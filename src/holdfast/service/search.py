@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NoReturn, Protocol
 
 import anyio.to_thread
@@ -111,22 +111,31 @@ def parse_search(words: Iterable[str]) -> Query:
 
 
 async def search(
-    log: Log, index: SearchIndex, query: Query, now_us: int, *, after: str = "", limit: int | None = None
+    log: Log,
+    index: SearchIndex,
+    query: Query,
+    now_us: int,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    keeps: Callable[[SessionRow], Awaitable[bool]] | None = None,
 ) -> Page:
     """Return sessions with events that have all the words, best first, then the latest.
 
-    A page starts after the session `after`, the last one of the previous page, and has at most `limit` sessions.
-    Raises `UsageError` if that session is no longer found.
+    A page starts after the session `after`, the last one of the previous page, and has at most `limit` sessions, of
+    those that `keeps` accepts. Raises `UsageError` if the session `after` is no longer found.
     """
     expression = expression_of(query.phrases)
-    count = RANKED if query.filter == NO_FILTER else RANKED_FILTERED
+    filtered = query.filter != NO_FILTER or keeps is not None
+    count = RANKED_FILTERED if filtered else RANKED
     matches = await anyio.to_thread.run_sync(index.matches, expression, count)
     found: dict[str, list[Match]] = {}
     for match in matches:
         found.setdefault(match.session_id, []).append(match)
     rows: dict[str, SessionRow] = {}
-    if query.filter != NO_FILTER:
-        rows = await _passing(log, query.filter, frozenset(found), now_us)
+    if filtered:
+        passing = await _passing(log, query.filter, frozenset(found), now_us)
+        rows = {each: row for each, row in passing.items() if keeps is None or await keeps(row)}
         found = {session_id: found[session_id] for session_id in rows}
     order = sorted(found, key=lambda each: min(map(_rank, found[each])))
     if after:

@@ -17,6 +17,7 @@ from holdfast.app.settings.targets import read_targets
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.ids import system_entropy
+from holdfast.log.search.index import SearchIndex
 from holdfast.serve.access import Access, Visitor
 from holdfast.serve.site import SessionWanted, Site
 from holdfast.service.opening import NewSession, check_allowed, check_key, find_by_key, open_session
@@ -24,7 +25,7 @@ from holdfast.session.rows import SessionRow
 from holdfast.session.tools import with_web
 
 
-def site_of(runtime: Runtime, access: Access, url: str) -> Site:
+def site_of(runtime: Runtime, access: Access, index: SearchIndex, url: str) -> Site:
     """Return the home as routes need it."""
 
     async def opening(visitor: Visitor, wanted: SessionWanted) -> SessionRow:
@@ -38,6 +39,7 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         entropy=system_entropy,
         home=runtime.home.path,
         access=access,
+        index=index,
         url=url,
         opening=opening,
         shelf=runtime.shelf,

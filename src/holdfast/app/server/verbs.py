@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from holdfast.app.settings.config import database_path, has_desktop, local_calle
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.ids import system_entropy
+from holdfast.log.search.index import SearchIndex, search_path
 from holdfast.serve.access import LINK_S, ROLES, Access, Credential
 from holdfast.service.posting import person
 
@@ -58,14 +60,14 @@ async def serve_run(call: Call) -> int:
         with only_server(runtime.home, database) as announce:
             access = Access(runtime.home.path, SystemClock(), system_entropy)
             listening = server.listen(args.host, args.port)
-            with listening:
+            with listening, closing(SearchIndex(search_path(database))) as index:
                 if not server.is_loopback(args.host) and not any(each.kind == "key" for each in access.all()):
                     raise CannotRunSafely(
                         f"{args.host} can be reached from other machines, and this home has no API key; nothing was "
                         "started. Create one first: holdfast keys create NAME --role operator"
                     )
                 port = listening.getsockname()[1]
-                site = site_of(runtime, access, _url(args, port))
+                site = site_of(runtime, access, index, _url(args, port))
                 app = server.application(site, host=args.host, port=port, tell=call.note)
                 announce(Serving(os.getpid(), runtime.worker.worker_id, site.url))
                 if not args.no_link:

@@ -7,12 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast.serve.api import events, home, inbox, sessions
+from holdfast.serve.api import events, home, inbox, search, sessions
 from holdfast.serve.api.openapi import document
 from holdfast.serve.api.operations import PREFIX
 from holdfast.serve.site import Site
 
-OPERATIONS = (*sessions.OPERATIONS, *events.OPERATIONS, *inbox.OPERATIONS, *home.OPERATIONS)
+OPERATIONS = (*sessions.OPERATIONS, *events.OPERATIONS, *inbox.OPERATIONS, *search.OPERATIONS, *home.OPERATIONS)
 
 
 def routes(site: Site) -> list[Route]:

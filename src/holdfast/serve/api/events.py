@@ -12,8 +12,8 @@ from starlette.responses import Response
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.kinds.mission.brief.document import Brief
 from holdfast.log.verify import verify
-from holdfast.serve.api.bodies import EventPage, FilePage, FindingInfo, Verification, event_info
 from holdfast.serve.api.operations import Asked, Nothing, Operation
+from holdfast.serve.bodies import EventPage, FilePage, FindingInfo, Verification, event_info
 from holdfast.serve.site import apart
 from holdfast.serve.stream import ALIVE_S, EventStream, frame
 from holdfast.service.briefs import brief_of

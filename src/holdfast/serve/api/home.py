@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from holdfast.errors import UsageError
 from holdfast.facts.shift import Period
-from holdfast.serve.api.bodies import AccountPage, Stopped, account_info
 from holdfast.serve.api.operations import Asked, Nothing, Operation
 from holdfast.serve.api.sessions import Reason
+from holdfast.serve.bodies import AccountPage, Stopped, account_info
 from holdfast.serve.pulse import HomeStatus
 from holdfast.serve.stream import ALIVE_S, EventStream, frame
 from holdfast.session.money import PICO

@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.people import ApprovalDecided, Verdict
-from holdfast.serve.api.bodies import AnswerInfo, ItemInfo, ItemPage, item_info
 from holdfast.serve.api.operations import Asked, Nothing, Operation
+from holdfast.serve.bodies import AnswerInfo, ItemInfo, ItemPage, item_info
 from holdfast.service.answers import Answer
 from holdfast.service.inbox import items, shown
 from holdfast.session.money import PICO

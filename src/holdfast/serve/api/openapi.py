@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from holdfast import __version__
-from holdfast.serve.api.bodies import Failed
 from holdfast.serve.api.operations import PREFIX, Nothing, Operation
+from holdfast.serve.bodies import Failed
 
 _REF = "#/components/schemas/{name}"
 

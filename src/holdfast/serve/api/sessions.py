@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.serve.api.bodies import Receipt, SessionInfo, SessionPage, receipt, session_info
 from holdfast.serve.api.operations import Asked, Nothing, Operation
+from holdfast.serve.bodies import ForkInfo, Receipt, SessionInfo, SessionPage, receipt, session_info
+from holdfast.serve.forking import fork_at
 from holdfast.serve.site import SessionWanted
 from holdfast.service import filters
 from holdfast.service.missions import lift, pause_any
@@ -38,12 +39,12 @@ async def listed(asked: Asked[SessionsQuery, Nothing]) -> SessionPage:
     except ValueError as error:
         raise UsageError(f"the filter cannot be read: {error}") from error
     site, visitor, query = asked.site, asked.visitor, asked.query
-
-    async def keeps(row: SessionRow) -> bool:
-        return await site.sees(visitor, row)
-
     page = await filters.matching(
-        site.store, wanted, site.clock.now_us(), after=query.after, limit=query.limit, most=SCANNED_MAX, keeps=keeps
+        *(site.store, wanted, site.clock.now_us()),
+        after=query.after,
+        limit=query.limit,
+        most=SCANNED_MAX,
+        keeps=site.keeps(visitor),
     )
     return SessionPage([session_info(each) for each in page.found], page.after or None)
 
@@ -112,11 +113,38 @@ async def cancelled(asked: Asked[Nothing, Reason]) -> Receipt:
     return receipt(await asked.intake.cancel(row, asked.body.reason, asked.key))
 
 
+class ForkWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`at` is the position of the event to fork after. A `key` names the fork, and makes the request safe to repeat."""
+
+    at: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+    key: str = ""
+
+
+async def forked(asked: Asked[Nothing, ForkWanted]) -> ForkInfo:
+    """Fork a session after an event. The fork is paused until it receives a message or is resumed.
+
+    With a `key` already in use, the fork of that key is returned; without a key, each request makes another fork.
+    """
+    done = await fork_at(asked.site, asked.visitor, await asked.session(), asked.body.at, asked.body.key)
+    row, fact = done.row, done.fact
+    return ForkInfo(
+        row.session_id,
+        row.key,
+        fact.origin,
+        fact.origin_seq,
+        row.workspace,
+        fact.snapshot_seq,
+        list(fact.unkept),
+        done.duplicate,
+    )
+
+
 OPERATIONS = (
     Operation("GET", "/sessions", listed, SessionPage, query=SessionsQuery),
     Operation("POST", "/sessions", created, SessionInfo, body=SessionWanted, role="operator"),
     Operation("GET", "/sessions/{session}", got, SessionInfo),
     Operation("POST", "/sessions/{session}/messages", sent, Receipt, body=Message, role="operator", takes_key=True),
+    Operation("POST", "/sessions/{session}/fork", forked, ForkInfo, body=ForkWanted, role="operator"),
     *(
         Operation("POST", f"/sessions/{{session}}/{verb}", handler, Receipt, body=body, role="operator", takes_key=True)
         for verb, handler, body in (

@@ -6,19 +6,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from holdfast import __version__
-from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.errors import UsageError
 from holdfast.facts.shift import BriefRead
+from holdfast.serve.forking import fork_at
 from holdfast.serve.gate import form_of, require, visitor_of
-from holdfast.serve.site import Site, apart
+from holdfast.serve.site import Site
 from holdfast.service import missions
 from holdfast.service.answers import Answer, asked
-from holdfast.service.forks import Wish, existing, fork, point_at
-from holdfast.service.intake import Intake
 from holdfast.session.home import HOME
-from holdfast.session.rows import SessionRow
-
-PROGRAM = f"holdfast {__version__}"
 
 COMMANDS = ("message", "interrupt", "pause", "resume", "fork")
 
@@ -71,24 +66,11 @@ class Acts:
                 await intake.resume(row)
             case "fork":
                 at = _number(form.get("at", ""), row.head, "event")
-                return RedirectResponse(f"/sessions/{await self._fork(intake, row, at)}", 303)
+                done = await fork_at(self.site, visitor, row, at, form.get("key", ""))
+                return RedirectResponse(f"/sessions/{done.row.session_id}", 303)
             case other:
                 raise UsageError(f"there is no command {other[:30]!r}; nothing was changed. Use {', '.join(COMMANDS)}")
         return RedirectResponse(f"/sessions/{row.session_id}#end", 303)
-
-    async def _fork(self, intake: Intake, row: SessionRow, at: int) -> str:
-        """Open a fork after an event, and return its id. Sending the form again returns the same fork."""
-        site = self.site
-        if site.shelf is None or site.ground is None:
-            raise CannotRunSafely("there is no git on this machine, which forks need; nothing was written")
-        key = f"{row.session_id}-at-{at}-by-{intake.person}"
-        done = await existing(intake, row, at, key)
-        if done is None:
-            point = await apart(point_at, site.store, row, at, site.kinds)
-            account = await site.store.account(row.accounts[0]) if row.accounts else None
-            wish = Wish(key, account.cap_pico if account is not None else None, PROGRAM)
-            done = await fork(intake, site.shelf, site.ground, row, point, wish)
-        return done.row.session_id
 
     async def steer(self, request: Request) -> Response:
         """Pause or resume a mission, or ask for a new plan."""

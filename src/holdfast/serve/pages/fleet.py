@@ -94,7 +94,7 @@ async def page(
         return (not top or row.name == "mission") and (sees is None or await sees(row))
 
     listed = await matching(store, wanted, now_us, after=after, limit=ROWS, most=SCANNED, keeps=keeps, top=top)
-    rows = tuple(map(_row, listed.found))
+    rows = tuple(map(row_of, listed.found))
     if sees is not None or top:
         return Fleet(rows=rows, after=listed.after, query=query, wrong=wrong, looked=listed.looked)
     days = await _days(store, now_us)
@@ -112,7 +112,8 @@ async def page(
     )
 
 
-def _row(session: Session) -> Row:
+def row_of(session: Session) -> Row:
+    """Return a session as a row of a list."""
     row = session.row
     own = row.session_id in PurePath(row.workspace).parts
     state = standing(row, running=session.running)

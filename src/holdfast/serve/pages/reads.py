@@ -13,7 +13,7 @@ from holdfast.kinds.mission.fold.state import mission_of
 from holdfast.log.base import Which
 from holdfast.serve.access import Visitor
 from holdfast.serve.gate import visitor_of
-from holdfast.serve.pages import brief, fleet, inbox, mission, session
+from holdfast.serve.pages import brief, fleet, inbox, mission, search, session
 from holdfast.serve.pages.frame import Frame, Viewer, frame
 from holdfast.serve.pages.render import render
 from holdfast.serve.site import Site, apart
@@ -22,7 +22,6 @@ from holdfast.service.event_lines import in_full
 from holdfast.service.filters import SYNTAX
 from holdfast.service.forks import point_at
 from holdfast.service.inbox import items
-from holdfast.session.rows import SessionRow
 
 DAY_US = 24 * 3_600 * 1_000_000
 
@@ -57,15 +56,6 @@ class Reads:
         viewer = viewer_of(visitor_of(request))
         return await frame(self.site.store, viewer, here, self.site.clock.now_us())
 
-    def _sees(self, visitor: Visitor) -> Callable[[SessionRow], Awaitable[bool]] | None:
-        if not visitor.credential.project:
-            return None
-
-        async def sees(row: SessionRow) -> bool:
-            return await self.site.sees(visitor, row)
-
-        return sees
-
     async def _looked_us(self, visitor: Visitor) -> int | None:
         return await apart(read_through, self.site.store, visitor.caller.actor)
 
@@ -74,7 +64,7 @@ class Reads:
         visitor, store = visitor_of(request), self.site.store
         made = await self._frame(request, "Inbox")
         looked_us = await self._looked_us(visitor) or made.now_us - DAY_US
-        page = await inbox.page(store, made.now_us, looked_us, self._sees(visitor))
+        page = await inbox.page(store, made.now_us, looked_us, self.site.keeps(visitor))
         done_id = request.query_params.get("done", "")
         done = ""
         if done_id:
@@ -117,7 +107,7 @@ class Reads:
         then = None
         if at is not None and (at <= FOLDED_MAX or request.query_params.get("state")):
             point = await apart(point_at, site.store, row, at, site.kinds)
-            then = await session.then(site.shelf, point, state.snapshot)
+            then = await session.then(site.shelf, point, state.snapshot, site.entropy)
         return render(
             request,
             "session.html",
@@ -157,11 +147,21 @@ class Reads:
         after = (await self.site.find(visitor, query["after"])).session_id if query.get("after") else ""
         top = here == "Missions"
         page = await fleet.page(
-            self.site.store, made.now_us, query.get("q", ""), after, sees=self._sees(visitor), top=top
+            self.site.store, made.now_us, query.get("q", ""), after, sees=self.site.keeps(visitor), top=top
         )
         return render(
             request, "fleet.html", frame=made, page=page, missions=top, first=bool(after), syntax=f"Filters: {SYNTAX}."
         )
+
+    async def search(self, request: Request) -> Response:
+        """A page of the sessions with events that have all the words of a search."""
+        visitor, query, site = visitor_of(request), request.query_params, self.site
+        made = await self._frame(request, "")
+        after = (await site.find(visitor, query["after"])).session_id if query.get("after") else ""
+        page = await search.page(
+            site.store, site.index, made.now_us, query.get("q", ""), after, keeps=site.keeps(visitor)
+        )
+        return render(request, "search.html", frame=made, page=page)
 
     async def mission(self, request: Request) -> Response:
         """The board of a mission."""
@@ -185,7 +185,7 @@ class Reads:
             made.now_us,
             looked_us or made.now_us - DAY_US,
             first=looked_us is None,
-            sees=self._sees(visitor),
+            sees=self.site.keeps(visitor),
         )
         return render(request, "brief.html", frame=made, page=page, alone=False)
 
@@ -220,6 +220,7 @@ def routes(site: Site) -> list[BaseRoute]:
         "/sessions/{session}": reads.session,
         "/sessions/{session}/events/{seq}": reads.event,
         "/fleet": reads.fleet,
+        "/search": reads.search,
         "/stop": reads.stop,
     }
     return [Route(path, page, methods=["GET"]) for path, page in paths.items()]

@@ -10,6 +10,7 @@ from holdfast.errors import SnapshotFailed
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.ids import Entropy
 from holdfast.kinds.mission.brief.brief import cost_of
 from holdfast.log.base import Log
 from holdfast.repo.base import Shelf
@@ -95,7 +96,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Then(msgspec.Struct, frozen=True, kw_only=True):
-    """A session after an earlier event: its state, the snapshot of its files, and what changed in them since."""
+    """A session after an earlier event: its state, the snapshot of its files, and what changed in them since.
+
+    `fork_key` is the key of a fork made from this page, so that sending its form twice makes one fork; empty if the
+    session cannot be forked there.
+    """
 
     seq: int
     facts: tuple[tuple[str, str], ...]
@@ -103,7 +108,7 @@ class Then(msgspec.Struct, frozen=True, kw_only=True):
     context_rows: tuple[tuple[str, str, int], ...]
     files: str
     changed: tuple[tuple[str, str], ...] = ()
-    forkable: bool = False
+    fork_key: str = ""
 
 
 _LANES = {
@@ -227,9 +232,10 @@ async def head(store: Store, row: SessionRow, state: State, items: Sequence[str]
     )
 
 
-async def then(shelf: Shelf | None, point: Point, now: str) -> Then:
+async def then(shelf: Shelf | None, point: Point, now: str, entropy: Entropy) -> Then:
     """Return a session at a point of its log. `now` is its latest snapshot, to compare the files with."""
     state = point.state
+    forkable = point.kept and (state.created is None or state.created.mission is None)
     files = f"kept after e{point.kept_seq}" if point.kept else "not kept"
     if not point.kept and point.later_seq:
         files += f"; first kept after e{point.later_seq}"
@@ -258,7 +264,7 @@ async def then(shelf: Shelf | None, point: Point, now: str) -> Then:
         context_rows=context_rows(state),
         files=files,
         changed=changed,
-        forkable=bool(point.kept) and (state.created is None or state.created.mission is None),
+        fork_key=f"{state.session_id[-6:]}-at-{state.seq}-{entropy(4).hex()}" if forkable else "",
     )
 
 

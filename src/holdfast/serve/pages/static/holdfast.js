@@ -190,7 +190,7 @@
       if (deny) { deny.open = true; $("input[name=words]", deny).focus(); }
     },
     x: () => { const read = $("[data-act=read]"); if (read) read.focus(); },
-    "/": () => { const field = $("input[type=search]"); if (field) field.focus(); else location.assign("/fleet#q"); },
+    "/": () => $("input[type=search]").focus(),
     "?": () => { const keys = $("#keys"); if (keys) keys.showModal(); },
     "[": () => { const to = $("#older"); if (to) to.click(); },
     "]": () => { const to = $("#newer"); if (to) to.click(); },
@@ -212,6 +212,4 @@
     if (place) { event.preventDefault(); location.assign(place.href); return; }
     if (Object.hasOwn(KEYS, key)) { event.preventDefault(); KEYS[key](); }
   });
-
-  if (location.hash === "#q" && $("input[type=search]")) $("input[type=search]").focus();
 })();

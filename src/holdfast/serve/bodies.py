@@ -14,6 +14,7 @@ from holdfast.log.base import PostReceipt
 from holdfast.service import sessions
 from holdfast.service.inbox import Shown
 from holdfast.service.posting import person
+from holdfast.service.search import Hit
 from holdfast.session.money import AccountRow, usd_float
 
 
@@ -52,6 +53,22 @@ class SessionPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
+class ForkInfo(msgspec.Struct, frozen=True):
+    """A fork of session `origin` after event `origin_seq`; its files are those of the snapshot after `kept_seq`.
+
+    `unkept_calls` ran between the two: their changes are not in it. `duplicate`: the key named this fork before.
+    """
+
+    session_id: str
+    key: str
+    origin: str
+    origin_seq: int
+    workspace: str
+    kept_seq: int
+    unkept_calls: list[str]
+    duplicate: bool = False
+
+
 class EventInfo(msgspec.Struct, frozen=True, kw_only=True):
     """An event. `seq` is its position, from 1 without gaps; `data` has the fields of its type."""
 
@@ -71,6 +88,36 @@ class EventPage(msgspec.Struct, frozen=True):
 
     events: list[EventInfo]
     next: int | None
+
+
+class MatchInfo(msgspec.Struct, frozen=True):
+    """A matching event. `kind` says whose words match; `marks` are the words in the excerpt, as start and end."""
+
+    seq: int
+    kind: str
+    at: str
+    excerpt: str
+    marks: list[tuple[int, int]]
+
+
+class HitInfo(msgspec.Struct, frozen=True):
+    """A session with matching events: the best of them, and the number of all."""
+
+    session: SessionInfo
+    matching: int
+    matches: list[MatchInfo]
+
+
+class SearchPage(msgspec.Struct, frozen=True):
+    """Sessions with matching events, best first. `next` is the cursor of the next page, null at the end.
+
+    `complete` is false if only the latest matching events were ranked; `lag_events` are not indexed yet.
+    """
+
+    hits: list[HitInfo]
+    next: str | None
+    complete: bool
+    lag_events: int
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -241,6 +288,15 @@ def session_info(each: sessions.Session) -> SessionInfo:
         depth=row.depth,
         marks=row.marks.split(),
     )
+
+
+def hit_info(hit: Hit) -> HitInfo:
+    """Return a session that a search found as data."""
+    matches = [
+        MatchInfo(each.seq, each.kind, rfc3339(each.at_us), each.excerpt.text, list(each.excerpt.marks))
+        for each in hit.events
+    ]
+    return HitInfo(session_info(hit.session), hit.count, matches)
 
 
 def event_info(event: Event) -> EventInfo:
