@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ParamSpec, Protocol, TypeVar
+from typing import Annotated, Protocol
 
 import anyio
-import anyio.to_thread
 import msgspec
 
-from holdfast.brain.recall import recall
 from holdfast.clock import Clock
 from holdfast.errors import UnknownItem, UnknownSession
 from holdfast.facts.session import SessionCreated
@@ -22,14 +20,12 @@ from holdfast.log.base import Index, Leases, Log, Snapshots
 from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
 from holdfast.serve.access import Access, Visitor
+from holdfast.serve.folds import Ahead, Folds
 from holdfast.serve.pulse import Pulse
 from holdfast.service.forks import Ground
 from holdfast.service.intake import Intake
 from holdfast.session.rows import ItemRow, SessionRow
-from holdfast.session.state import Kinds, State
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from holdfast.session.state import Kinds
 
 
 class Store(Log, Index, Leases, Snapshots, Source, Protocol):
@@ -59,10 +55,10 @@ PROJECTS_MAX = 10_000
 class Site:
     """A served home.
 
-    `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller. `shelf` is
-    the store of workspace snapshots, None without git; `ground` is where forks get their folders. `push` names the
-    notification targets that send to browsers. `closing` is set when the server is about to end, for responses that
-    would go on.
+    `url` is the address that users type, without a slash at the end. `opening` opens a session for a caller, and
+    `ahead` folds a long session in another process. `shelf` is the store of workspace snapshots, None without git;
+    `ground` is where forks get their folders. `push` names the notification targets that send to browsers. `closing` is
+    set when the server is about to end, for responses that would go on.
     """
 
     store: Store
@@ -74,6 +70,7 @@ class Site:
     access: Access
     url: str
     opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
+    ahead: Ahead
     shelf: Shelf | None = None
     push: tuple[str, ...] = ()
     ground: Ground | None = None
@@ -84,6 +81,11 @@ class Site:
     def pulse(self) -> Pulse:
         """The status of the home, for streams."""
         return Pulse(self.store)
+
+    @cached_property
+    def folds(self) -> Folds:
+        """The states of sessions."""
+        return Folds(self.store, self.kinds, self.ahead)
 
     def acting_as(self, visitor: Visitor) -> Intake:
         """Return the use cases that change sessions, for this caller: their events carry its name and proof."""
@@ -127,13 +129,3 @@ class Site:
                 del self._projects[next(iter(self._projects))]
             self._projects[top] = Path(folder)
         return self._projects[top]
-
-    async def state(self, session_id: str) -> State:
-        """Return the folded state of a session. Folding a long log does not hold up other requests."""
-        state, _ = await apart(recall, session_id, self.store, self.store, self.kinds)
-        return state
-
-
-async def apart(query: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a query that folds logs in a thread with an event loop of its own, and return its result."""
-    return await anyio.to_thread.run_sync(anyio.run, partial(query, *args, **kwargs))

@@ -10,10 +10,10 @@ from holdfast import __version__
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.shift import BriefRead
 from holdfast.serve.gate import form_of, require, visitor_of
-from holdfast.serve.site import Site, apart
+from holdfast.serve.site import Site
 from holdfast.service import missions
 from holdfast.service.answers import Answer, asked
-from holdfast.service.forks import Wish, existing, fork, point_at
+from holdfast.service.forks import Wish, existing, fork
 from holdfast.service.intake import Intake
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
@@ -84,7 +84,7 @@ class Acts:
         key = f"{row.session_id}-at-{at}-by-{intake.person}"
         done = await existing(intake, row, at, key)
         if done is None:
-            point = await apart(point_at, site.store, row, at, site.kinds)
+            point = await site.folds.point(row, at)
             account = await site.store.account(row.accounts[0]) if row.accounts else None
             wish = Wish(key, account.cap_pico if account is not None else None, PROGRAM)
             done = await fork(intake, site.shelf, site.ground, row, point, wish)
