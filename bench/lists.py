@@ -52,11 +52,11 @@ def cpu_s(used: resource.struct_rusage) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def fill(home: Path, count: int) -> None:
-    """Copy the one session of a home."""
+def fill(home: Path, count: int, first: str = "first") -> None:
+    """Copy a session of a home, named by its key or id."""
     with sqlite3.connect(home / "holdfast.db") as db:
         db.row_factory = sqlite3.Row
-        row = dict(db.execute("select * from sessions where key = 'first'").fetchone())
+        row = dict(db.execute("select * from sessions where ? in (key, session_id)", (first,)).fetchone())
         events = [dict(each) for each in db.execute("select * from events where session_id = ?", (row["session_id"],))]
         for number in range(count):
             session_id, reason = f"ses_copy{number:08d}", STANDING[number % 10]

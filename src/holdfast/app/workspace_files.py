@@ -17,7 +17,7 @@ from holdfast.ids import new_session_id
 from holdfast.repo.base import Change, Owner, Shelf
 from holdfast.service import undo as service
 from holdfast.service.event_lines import counted
-from holdfast.service.forks import Point, point_at
+from holdfast.service.points import Point, point_at
 from holdfast.session.context.text import harmless
 from holdfast.session.rows import SessionRow
 

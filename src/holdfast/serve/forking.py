@@ -5,8 +5,8 @@ from __future__ import annotations
 from holdfast import __version__
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.serve.access import Visitor
-from holdfast.serve.site import Site, apart
-from holdfast.service.forks import Forked, Wish, existing, fork, point_at
+from holdfast.serve.site import Site
+from holdfast.service.forks import Forked, Wish, existing, fork
 from holdfast.service.opening import check_key, find_by_key
 from holdfast.session.rows import SessionRow
 
@@ -29,7 +29,7 @@ async def fork_at(site: Site, visitor: Visitor, row: SessionRow, at: int, key: s
             raise UsageError(f"the key {key!r} is in use outside the project of your API key; choose another")
         if done := await existing(intake, row, at, key):
             return done
-    point = await apart(point_at, site.store, row, at, site.kinds)
+    point = await site.folds.point(row, at)
     if not point.kept and not point.later_seq:
         why = f" ({point.trouble})" if point.trouble else ""
         raise UsageError(

@@ -11,8 +11,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from holdfast.clock import local_time
+from holdfast.serve.folds import apart
 from holdfast.serve.gate import Refusal, visitor_of
-from holdfast.serve.site import Site, apart
+from holdfast.serve.site import Site
 from holdfast.service.spending import Line, spending
 from holdfast.session.money import usd_float
 

@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, ParamSpec, Protocol, TypeVar
+from typing import Annotated, Protocol
 
 import anyio
-import anyio.to_thread
 import msgspec
 
-from holdfast.brain.recall import recall
 from holdfast.clock import Clock
 from holdfast.errors import UnknownItem, UnknownSession
 from holdfast.facts.session import SessionCreated
@@ -23,14 +21,12 @@ from holdfast.log.search.index import SearchIndex
 from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
 from holdfast.serve.access import Access, Visitor
+from holdfast.serve.folds import Ahead, Folds
 from holdfast.serve.pulse import Pulse
 from holdfast.service.forks import Ground
 from holdfast.service.intake import Intake
 from holdfast.session.rows import ItemRow, SessionRow
-from holdfast.session.state import Kinds, State
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from holdfast.session.state import Kinds
 
 
 class Store(Log, Index, Leases, Snapshots, Source, Protocol):
@@ -61,9 +57,10 @@ class Site:
     """A served home.
 
     `url` is the address that users type, without a slash at the end. `index` is the search index, which the worker in
-    the same process keeps filled. `opening` opens a session for a caller. `shelf` is the store of workspace snapshots,
-    None without git; `ground` is where forks get their folders. `push` names the notification targets that send to
-    browsers. `closing` is set when the server is about to end, for responses that would go on.
+    the same process keeps filled. `opening` opens a session for a caller, and `ahead` folds a long session in another
+    process. `shelf` is the store of workspace snapshots, None without git; `ground` is where forks get their folders.
+    `push` names the notification targets that send to browsers. `closing` is set when the server is about to end, for
+    responses that would go on.
     """
 
     store: Store
@@ -76,6 +73,7 @@ class Site:
     index: SearchIndex
     url: str
     opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
+    ahead: Ahead
     shelf: Shelf | None = None
     push: tuple[str, ...] = ()
     ground: Ground | None = None
@@ -86,6 +84,11 @@ class Site:
     def pulse(self) -> Pulse:
         """The status of the home, for streams."""
         return Pulse(self.store)
+
+    @cached_property
+    def folds(self) -> Folds:
+        """The states of sessions."""
+        return Folds(self.store, self.kinds, self.ahead)
 
     def acting_as(self, visitor: Visitor) -> Intake:
         """Return the use cases that change sessions, for this caller: their events carry its name and proof."""
@@ -141,13 +144,3 @@ class Site:
     def keeps(self, visitor: Visitor) -> Callable[[SessionRow], Awaitable[bool]] | None:
         """Return a test for sessions that the caller may see, None for a caller who may see all."""
         return partial(self.sees, visitor) if visitor.credential.project else None
-
-    async def state(self, session_id: str) -> State:
-        """Return the folded state of a session. Folding a long log does not hold up other requests."""
-        state, _ = await apart(recall, session_id, self.store, self.store, self.kinds)
-        return state
-
-
-async def apart(query: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a query that folds logs in a thread with an event loop of its own, and return its result."""
-    return await anyio.to_thread.run_sync(anyio.run, partial(query, *args, **kwargs))

@@ -1,4 +1,4 @@
-"""Forks of sessions, and the point of a log that a fork continues from (S22).
+"""Forks of sessions (S22).
 
 The folder is made first, and the session is opened last, in one transaction. A crash in between leaves a folder without
 a session and a mark beside it; the next fork in this home removes both.
@@ -15,126 +15,14 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
-from holdfast.brain.recall import PAGE
-from holdfast.errors import CannotRunSafely, HoldfastError, LogDamaged, Refused, UnknownSession, UsageError
-from holdfast.facts.base import Fact
-from holdfast.facts.codec import Event
-from holdfast.facts.hands import HandsRestored, WorkspaceSnapshotted
-from holdfast.facts.model import AgentToolUse
-from holdfast.facts.session import Agent, SessionForked, Workspace
-from holdfast.facts.tool import ToolDispatched
+from holdfast.errors import CannotRunSafely, HoldfastError, Refused, UnknownSession, UsageError
+from holdfast.facts.session import SessionForked, Workspace
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_session_id
-from holdfast.log.base import Log
 from holdfast.repo.base import Owner, Shelf
+from holdfast.service.points import Point
 from holdfast.service.posting import Poster
-from holdfast.session.fold import empty, fold
-from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
-from holdfast.session.state import Kinds, State
-from holdfast.session.tools import find_tool
-
-
-class Ran(msgspec.Struct, frozen=True):
-    """A call that was dispatched at `seq` and may have changed the workspace."""
-
-    seq: int
-    call_id: str
-    name: str
-
-
-class Point(msgspec.Struct, frozen=True):
-    """The row and state of a session after an event, and its latest snapshot by then.
-
-    `kept` names the latest snapshot of the workspace up to the event, taken after event `kept_seq`; empty and 0 without
-    one. `later_seq` is then the first snapshot after the event, 0 for none, and `trouble` says why none was taken.
-    `unkept` are calls between the snapshot and the event.
-    """
-
-    row: SessionRow
-    state: State
-    kept: str = ""
-    kept_seq: int = 0
-    later_seq: int = 0
-    trouble: str = ""
-    unkept: tuple[Ran, ...] = ()
-
-
-async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
-    """Return the point after the event at `seq`. Events up to it are verified; damage after it does not matter.
-
-    Raises `UsageError` for a position that does not exist, and `LogDamaged`.
-    """
-    if not 1 <= seq <= row.head:
-        raise UsageError(
-            f"there is no event {seq}: session {row.session_id} has the events 1 to {row.head}; choose one of them"
-        )
-    state, look = empty(row.session_id, kinds), _Look(seq)
-    while state.seq < seq:
-        events = await log.read(row.session_id, after=state.seq, prev=state.hash, limit=min(PAGE, seq - state.seq))
-        state = fold(state, events)
-        look.before(events)
-    at, prev = state.seq, state.hash
-    with contextlib.suppress(LogDamaged):  # snapshots are taken while the model works: the event of one may follow
-        while not look.over and (events := await log.read(row.session_id, after=at, prev=prev, limit=PAGE)):
-            look.after(events)
-            at, prev = events[-1].seq, events[-1].hash
-    kept_seq, kept = look.kept
-    unkept = tuple(ran for ran in look.ran if ran.seq > kept_seq)
-    return Point(look.row or row, state, kept, kept_seq, look.later_seq, look.trouble, unkept)
-
-
-class _Look:
-    """Collects snapshots and calls while a log is read up to the event at `seq`, and a little beyond."""
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
-        self.row: SessionRow | None = None
-        self.kept = (0, "")
-        self.later_seq = 0
-        self.trouble = ""
-        self.over = False
-        self.ran: list[Ran] = []
-        self._agent: Agent | None = None
-        self._names: dict[str, str] = {}
-
-    def before(self, events: list[Event]) -> None:
-        for event in events:
-            fact = event.fact
-            if isinstance(fact, FIRST):
-                self.row = first_row(event)
-                self._agent = self._agent if isinstance(fact, SessionForked) else fact.agent
-            elif self.row is not None:
-                self.row = next_row(self.row, event)
-            if isinstance(fact, AgentToolUse):
-                self._names[fact.call_id] = fact.name
-            elif isinstance(fact, ToolDispatched) and not fact.place:
-                name = self._names.get(fact.call_id, "")
-                tool = find_tool(self._agent, name) if self._agent else None
-                if tool is None or not tool.read_only:
-                    self.ran = [ran for ran in self.ran if ran.call_id != fact.call_id]
-                    self.ran.append(Ran(event.seq, fact.call_id, name))
-            self._files(fact, event.seq)
-
-    def after(self, events: list[Event]) -> None:
-        for event in events:
-            self._files(event.fact, event.seq)
-            if self.over:
-                return
-
-    def _files(self, fact: Fact, seq: int) -> None:
-        if isinstance(fact, SessionForked):
-            through_seq, snapshot = seq, fact.snapshot
-        elif isinstance(fact, HandsRestored):
-            through_seq, snapshot = seq, fact.snapshot
-        elif isinstance(fact, WorkspaceSnapshotted):
-            through_seq, snapshot, self.trouble = fact.through_seq, fact.snapshot, fact.error
-        else:
-            return
-        if through_seq <= self.seq and snapshot:
-            self.kept = max(self.kept, (through_seq, snapshot))
-        elif through_seq > self.seq and snapshot:
-            self.later_seq, self.over = through_seq, True
-
+from holdfast.session.rows import SessionRow
 
 MARK = ".forking-"
 """Prefix of the mark of an unfinished folder; the new session's id follows."""

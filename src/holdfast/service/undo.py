@@ -24,7 +24,7 @@ from holdfast.hands.user import choose_user
 from holdfast.log.base import Index, Leases, Log, Snapshots
 from holdfast.repo.base import Owner, Shelf
 from holdfast.repo.put_back import put_back
-from holdfast.service.forks import Point
+from holdfast.service.points import Point
 from holdfast.service.posting import Poster
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import Kinds

@@ -18,8 +18,9 @@ from holdfast.errors import UsageError
 from holdfast.service.access_lines import outside_details, outside_lines, weakness
 from holdfast.service.event_lines import counted, describe, one_line
 from holdfast.service.events import counting_answers, last_message
-from holdfast.service.forks import Forked, point_at
+from holdfast.service.forks import Forked
 from holdfast.service.opening import check_key
+from holdfast.service.points import point_at
 from holdfast.service.sessions import children, costs_of, standing
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.text import harmless

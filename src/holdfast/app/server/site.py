@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -11,8 +12,9 @@ from holdfast.app.compose import Runtime
 from holdfast.app.forking import ground_of
 from holdfast.app.models import settled_model
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
+from holdfast.app.server.folding import fold_ahead
 from holdfast.app.settings.agent_file import load_agent
-from holdfast.app.settings.config import budget_pico, pinned_rules
+from holdfast.app.settings.config import budget_pico, database_path, pinned_rules
 from holdfast.app.settings.targets import read_targets
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
@@ -42,6 +44,7 @@ def site_of(runtime: Runtime, access: Access, index: SearchIndex, url: str) -> S
         index=index,
         url=url,
         opening=opening,
+        ahead=partial(fold_ahead, database_path(runtime.settings), runtime.home.workers),
         shelf=runtime.shelf,
         push=tuple(each.name for each in read_targets(runtime.settings.notify) if each.kind == "push"),
         ground=ground_of(runtime),

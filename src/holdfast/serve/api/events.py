@@ -14,10 +14,10 @@ from holdfast.kinds.mission.brief.document import Brief
 from holdfast.log.verify import verify
 from holdfast.serve.api.operations import Asked, Nothing, Operation
 from holdfast.serve.bodies import EventPage, FilePage, FindingInfo, Verification, event_info
-from holdfast.serve.site import apart
+from holdfast.serve.folds import apart
 from holdfast.serve.stream import ALIVE_S, EventStream, frame
 from holdfast.service.briefs import brief_of
-from holdfast.service.forks import Point, point_at
+from holdfast.service.points import Point
 
 PAGE_MAX = 500
 """Events in a page, or in one frame of a stream."""
@@ -139,7 +139,7 @@ async def _point(asked: Asked[FilesQuery, Nothing] | Asked[FileQuery, Nothing], 
     row, site = await asked.session(), asked.site
     if site.shelf is None:
         raise CannotRunSafely("this machine has no git, which snapshots of workspaces need")
-    point = await apart(point_at, site.store, row, at or row.head, site.kinds)
+    point = await site.folds.point(row, at or row.head)
     if not point.kept:
         why = f": {point.trouble}" if point.trouble else ""
         raise UsageError(f"no snapshot of the workspace was taken up to event {at or row.head}{why}")

@@ -101,7 +101,7 @@ async def paused(asked: Asked[Nothing, Reason]) -> Receipt:
 async def resumed(asked: Asked[Nothing, Nothing]) -> Receipt:
     """Let a session go on that is paused, a new fork, or ended by a failed request, as `holdfast wake` does."""
     row = await asked.session()
-    done = await lift(asked.intake, row, await asked.site.state(row.session_id), asked.key)
+    done = await lift(asked.intake, row, await asked.site.folds.state(row.session_id), asked.key)
     return Receipt(row.session_id, None) if done is None else receipt(done)
 
 

@@ -12,21 +12,18 @@ from holdfast.errors import UnknownSession, UsageError
 from holdfast.kinds.mission.fold.state import mission_of
 from holdfast.log.base import Which
 from holdfast.serve.access import Visitor
+from holdfast.serve.folds import apart
 from holdfast.serve.gate import visitor_of
 from holdfast.serve.pages import brief, fleet, inbox, mission, search, session
 from holdfast.serve.pages.frame import Frame, Viewer, frame
 from holdfast.serve.pages.render import render
-from holdfast.serve.site import Site, apart
+from holdfast.serve.site import Site
 from holdfast.service.briefs import brief_of, read_through
 from holdfast.service.event_lines import in_full
 from holdfast.service.filters import SYNTAX
-from holdfast.service.forks import point_at
 from holdfast.service.inbox import items
 
 DAY_US = 24 * 3_600 * 1_000_000
-
-FOLDED_MAX = 10_000
-"""Position up to which `?at=` shows the state of then at once; later ones need `state=1`."""
 
 Page = Callable[[Request], Awaitable[Response]]
 
@@ -100,14 +97,13 @@ class Reads:
             return RedirectResponse(f"/sessions/{row.session_id}", 303)
         at = position(request.query_params.get("at", ""), row.head)
         made = await self._frame(request, "Session")
-        state = await site.state(row.session_id)
+        state = await site.folds.state(row.session_id)
         running = row.session_id in await site.store.holders()
         open_calls = session.unfinished(state, running=running)
         asks = [each.item.item_id for each in await items(site.store, made.now_us, session_id=row.session_id)]
         then = None
-        if at is not None and (at <= FOLDED_MAX or request.query_params.get("state")):
-            point = await apart(point_at, site.store, row, at, site.kinds)
-            then = await session.then(site.shelf, point, state.snapshot, site.entropy)
+        if at is not None and (request.query_params.get("state") or site.folds.quick(row.session_id, at)):
+            then = await session.then(site.shelf, await site.folds.point(row, at), state.snapshot, site.entropy)
         return render(
             request,
             "session.html",
@@ -166,7 +162,7 @@ class Reads:
     async def mission(self, request: Request) -> Response:
         """The board of a mission."""
         row = await self.site.find(visitor_of(request), request.path_params["session"])
-        state = await self.site.state(row.session_id)
+        state = await self.site.folds.state(row.session_id)
         if mission_of(state) is None:
             return RedirectResponse(f"/sessions/{row.session_id}", 303)
         page = await mission.page(self.site.store, row, state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ from holdfast.repo.base import Shelf
 from holdfast.serve.pages.drawings import Bar, Gauge, gauge, lanes
 from holdfast.service.access_lines import outside_lines, warnings, weakness
 from holdfast.service.event_lines import in_detail, in_full
-from holdfast.service.forks import Point
+from holdfast.service.points import Point
 from holdfast.service.sessions import Store, costs_of, standing
 from holdfast.session.money import usd
 from holdfast.session.rows import SessionRow
@@ -31,6 +31,9 @@ AFTER = 20
 
 FOLDED = 500
 """Maximum number of characters in the folded details of a row; the page of the event has all of them."""
+
+NAMED = 12
+"""Maximum number of events that a field names."""
 
 UNKNOWN = "outcome unknown"
 
@@ -254,7 +257,7 @@ async def then(shelf: Shelf | None, point: Point, now: str, entropy: Entropy) ->
         "Turns": f"{state.responses:,}",
         "Spend": usd(state.cost_pico) + ("+" if state.unpriced else ""),
         "Open calls": open_calls or "none",
-        "Not yet seen by the model": ", ".join(f"e{item.seq}" for item in state.pending) or "nothing",
+        "Not yet seen by the model": _first(f"e{item.seq}" for item in state.pending) or "nothing",
         "Sandbox": _sandbox(state),
     }
     return Then(
@@ -266,6 +269,12 @@ async def then(shelf: Shelf | None, point: Point, now: str, entropy: Entropy) ->
         changed=changed,
         fork_key=f"{state.session_id[-6:]}-at-{state.seq}-{entropy(4).hex()}" if forkable else "",
     )
+
+
+def _first(names: Iterable[str]) -> str:
+    """Join the first names, with the number of the others."""
+    found = list(names)
+    return ", ".join(found[:NAMED]) + (f", and {len(found) - NAMED} more" if len(found) > NAMED else "")
 
 
 def _sandbox(state: State) -> str:

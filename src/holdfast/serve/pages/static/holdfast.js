@@ -122,6 +122,10 @@
   addEventListener("pagehide", close);
   addEventListener("pageshow", connect);
 
+  // The state of a session at an event of a long log arrives after the page.
+  const later = $("[data-load]");
+  if (later) load(later.dataset.load).then((page) => { const fresh = page.getElementById(later.id); if (fresh) swap(later, fresh); }, () => {});
+
   // --- forms ----------------------------------------------------------------------------------------------------
 
   document.addEventListener("click", (event) => { if (event.target.closest("#fresh")) location.assign(location.pathname + location.search); });
