@@ -39,7 +39,7 @@ from holdfast.facts.session import (
     Workspace,
 )
 from holdfast.fleet.dispatch import InlineDispatcher
-from holdfast.kinds.items.kind import items_state
+from holdfast.kinds.items.state import items_state
 from holdfast.service.items import open_items
 from holdfast.service.opening import NewSession, Policies, state_of
 

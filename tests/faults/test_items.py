@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,16 @@ class Trial:
         until(reached)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        end_supervisors(self.home.parent)
+        self.end_hands()
         return process.returncode == -signal.SIGKILL
+
+    def end_hands(self) -> None:
+        """Kill every supervisor. Their agents, which end with them, remove folders meanwhile."""
+        ended = False
+        while not ended:
+            with suppress(FileNotFoundError):
+                end_supervisors(self.home.parent)
+                ended = True
 
     async def logs(self) -> dict[str, list[Event]]:
         """All sessions with their events."""

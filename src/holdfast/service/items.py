@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.facts.items import (
     ItemAudited,
@@ -17,17 +18,20 @@ from holdfast.facts.items import (
     ItemsRemoved,
     ItemsRetried,
 )
-from holdfast.facts.session import SessionCreated
 from holdfast.kinds.items import lists, output, schema
-from holdfast.kinds.items.conductor import allowed, forecast_after
-from holdfast.kinds.items.kind import ItemsState, items_of, items_state
-from holdfast.log.base import Log, PostReceipt
+from holdfast.kinds.items.conductor import allowed
+from holdfast.kinds.items.state import ItemsState, Outlook, items_of, items_state, outlook
+from holdfast.log.base import Log, PostReceipt, Snapshots, Which
 from holdfast.service.intake import Intake
 from holdfast.service.opening import NewSession, Opened, Site, open_session, state_of
 from holdfast.service.posting import Poster
+from holdfast.service.sessions import UNFINISHED, Store
 from holdfast.session.money import usd_float
 from holdfast.session.rows import SessionRow
-from holdfast.session.state import State
+from holdfast.session.state import Kinds, State
+
+AGENT = "items"
+"""Name of the agent of a run over a list."""
 
 NAMED = 5
 """Keys that a message names."""
@@ -148,13 +152,6 @@ def _named(keys: Sequence[str]) -> str:
 # --- how it stands -----------------------------------------------------------------------------------
 
 
-class Outlook(msgspec.Struct, frozen=True):
-    """Expected rest of a run: seconds and pico-dollars, None if unknown."""
-
-    seconds: float
-    cost_pico: int | None
-
-
 class Standing(msgspec.Struct, frozen=True):
     """How a run over a list stands. `oldest_us` is when the oldest item without an outcome was added, None for none.
 
@@ -206,15 +203,6 @@ def standing(state: State) -> Standing:
     )
 
 
-def outlook(own: ItemsState) -> Outlook | None:
-    """Return the expected rest of a run, from its pace so far; None before the first forecast."""
-    left = len(own.items) - own.done - own.quarantined
-    if own.ended < forecast_after(len(own.items)) or not own.ended:
-        return None
-    each_s = (own.ended_us - own.began_us) / own.ended / 1e6
-    return Outlook(each_s * left, None if own.unpriced else own.spent_pico * left // own.ended)
-
-
 async def reasons(log: Log, state: State, limit: int) -> list[tuple[str, str, int]]:
     """Return quarantined items: key, reason, and tries."""
     found: list[tuple[str, str, int]] = []
@@ -228,6 +216,13 @@ async def reasons(log: Log, state: State, limit: int) -> list[tuple[str, str, in
     return found
 
 
-def is_items(created: SessionCreated | None) -> bool:
-    """Return True for a run over a list."""
-    return created is not None and created.items is not None
+async def oldest_us(store: Store, snapshots: Snapshots, kinds: Kinds) -> int | None:
+    """Return when the oldest item without an outcome was added, of all unfinished runs; None for none."""
+    found = []
+    for status in UNFINISHED:
+        for row in await store.sessions(Which(top=True, status=status, words=(AGENT,))):
+            if row.name == AGENT:
+                state, _ = await recall(row.session_id, store, snapshots, kinds)
+                if state.created is not None and state.created.items is not None:
+                    found.append(standing(state).oldest_us)
+    return min((each for each in found if each is not None), default=None)

@@ -36,6 +36,7 @@ class Kind(Generic[S]):
     tools: Mapping[str, Tool] = {}
     fold: Mapping[type[Fact], Callable[[S, Any, Event], None]] = {}
     unfolded: frozenset[type[Fact]] = frozenset()
+    met_word = "met"
 
     def began(self, created: SessionCreated) -> msgspec.Struct | None:
         """Return its own state at the beginning of a session of the kind."""
@@ -58,7 +59,10 @@ class Kind(Generic[S]):
         return None
 
     def met(self, state: S) -> tuple[int, int] | None:
-        """Return how many of its criteria are met, and how many it has; None for a kind without criteria."""
+        """Return how many of its criteria are met, and how many it has; None for a kind without criteria.
+
+        `met_word` is the word for them in the live view.
+        """
         return None
 
     def queue(self, state: S) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from holdfast.app.running.items_open import continue_items, open_items, read_lis
 from holdfast.app.running.opening import existing
 from holdfast.errors import UsageError
 from holdfast.facts.items import ItemContext
+from holdfast.kinds.items.state import lasting
 from holdfast.service import items as service
 from holdfast.service.event_lines import counted, one_line
-from holdfast.service.inbox import span
 from holdfast.session.money import usd
 from holdfast.session.rows import SessionRow
 
@@ -171,7 +171,7 @@ async def _show(call: Call, runtime: Runtime) -> int:
         call.say(f"{counted(standing.audited, 'result')} audited, {standing.refused} refused")
     if standing.rest is not None:
         cost = "" if standing.rest.cost_pico is None else f" and {usd(standing.rest.cost_pico)}"
-        call.say(f"about {span(int(standing.rest.seconds * 1e6))}{cost} to go")
+        call.say(f"about {lasting(standing.rest.seconds)}{cost} to go")
     elif standing.error_seconds is not None:
         cost = "" if standing.error_cost is None else f", of the cost by {standing.error_cost:+.0%}"
         call.say(f"the forecast of the time was off by {standing.error_seconds:+.0%}{cost}")

@@ -153,6 +153,7 @@ def _agent(args: argparse.Namespace, call: Call) -> Agent:
         agent,
         model=settled_model(agent.model, args.base_url),
         rules=load_rules(args.rules or "", args.rule_flags),
+        name=service.AGENT,
         tools=() if args.no_tools else agent.tools,
     )
 

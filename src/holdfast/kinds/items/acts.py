@@ -34,8 +34,8 @@ from holdfast.facts.task import Run
 from holdfast.ids import new_session_id
 from holdfast.kinds.items import commands, conductor, goals
 from holdfast.kinds.items.conductor import Advance, Checkpoint, Forecast, Opening, Raise, Reduce, RunListCommand, Wait
-from holdfast.kinds.items.kind import Work, is_audited, items_of, items_state
 from holdfast.kinds.items.output import Output
+from holdfast.kinds.items.state import Work, is_audited, items_of, items_state
 from holdfast.log.base import Post
 from holdfast.session.actions import Action, WaitUntil
 from holdfast.session.decide.taint import is_tainted

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.brain.shift import Report, Shift
 from holdfast.facts.items import ItemWork
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.tool import HookRan, ToolResult
 from holdfast.hands.base import ExecResult
 from holdfast.kinds.items import schema as schemas
 from holdfast.kinds.run.acts import RunActs
@@ -19,6 +19,12 @@ from holdfast.session.actions import Action, Escalate
 from holdfast.session.decide import end
 from holdfast.session.state import Call, State
 from holdfast.session.tools.output import OUTPUT, SUBMIT_OUTPUT, has_output
+
+
+LATEST = 100
+"""Latest events among which the cause of a failed try is looked for."""
+
+REASON_CHARACTERS = 1_000
 
 
 class ItemKind(RunKind):
@@ -48,8 +54,19 @@ class ItemActs(RunActs):
         """Return the next action; the session fails instead of asking a user how to go on."""
         action = await super().next()
         if isinstance(action, Escalate):
-            return end(self.shift.state, "failed", detail=action.detail)
+            return end(self.shift.state, "failed", detail=f"{action.detail}{await self._last_failure()}")
         return action
+
+    async def _last_failure(self) -> str:
+        """Return what the last invalid output or failed check said, for the reason of the failed try."""
+        state = self.shift.state
+        for event in reversed(await self.shift.doors.log.read(state.session_id, after=max(0, state.seq - LATEST))):
+            fact = event.fact
+            if (isinstance(fact, ToolResult) and fact.outcome == "error") or (
+                isinstance(fact, HookRan) and fact.blocked
+            ):
+                return f": {fact.content[-REASON_CHARACTERS:]}"
+        return ""
 
     def given_up(self, park: ShiftEnded) -> ShiftEnded:
         """Fail: a wake that fails repeatedly is a failed try."""

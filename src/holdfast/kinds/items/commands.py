@@ -12,8 +12,8 @@ from holdfast.facts.items import ItemsListed, ItemsReduced
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, ExecResult
 from holdfast.kinds.items import lists
-from holdfast.kinds.items.kind import items_of
 from holdfast.kinds.items.output import Output
+from holdfast.kinds.items.state import items_of
 from holdfast.kinds.run.acts import copied, hands_on
 from holdfast.session.tools import BASH_TIMEOUT_MAX_S
 

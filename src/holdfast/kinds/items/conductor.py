@@ -12,14 +12,11 @@ import msgspec
 
 from holdfast.facts.items import ItemPurpose, Items
 from holdfast.facts.shift import BreakerClosed, ParkReason
-from holdfast.kinds.items.kind import QUARANTINE, ItemsState, items_of, items_state
+from holdfast.kinds.items.state import QUARANTINE, ItemsState, forecast_after, items_of, items_state
 from holdfast.session.actions import Action, CancelChildren, End, Escalate, Record
 from holdfast.session.decide import end, providers, waits
 from holdfast.session.decide.waits import standing
 from holdfast.session.state import State
-
-FORECAST_AFTER = 20
-"""Items after which time and cost are forecast; a fifth of a short list."""
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -114,11 +111,6 @@ def _rest(state: State, own: ItemsState, items: Items, stopped: Action | None, *
 def allowed(own: ItemsState, items: Items) -> int:
     """Return how many items may be quarantined before the run parks."""
     return own.accepted + math.floor(items.max_quarantine * len(own.items) + 1e-9)
-
-
-def forecast_after(count: int) -> int:
-    """Return the number of items after which the rest is forecast."""
-    return max(1, min(FORECAST_AFTER, count // 5))
 
 
 def summary(own: ItemsState) -> str:

@@ -1,12 +1,10 @@
-"""Runs over a list as a kind of session: state and fold. An event of one item changes only what belongs to that item,
+"""Runs over a list as a kind of session: its fold. An event of one item changes only what belongs to that item,
 so that a long list is folded and continued at the same cost per item as a short one.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
@@ -16,9 +14,7 @@ from holdfast.facts.items import (
     ItemAudited,
     ItemEnded,
     ItemFailed,
-    ItemPurpose,
     ItemQuarantined,
-    Items,
     ItemsAdded,
     ItemsCheckpoint,
     ItemsForecast,
@@ -31,109 +27,13 @@ from holdfast.facts.items import (
 from holdfast.facts.people import UserResume
 from holdfast.facts.session import SessionCreated, SessionUpdated
 from holdfast.facts.shift import BreakerClosed, BudgetSet, ChildCancelled, ChildFinished, ChildMessaged
+from holdfast.kinds.items.state import QUARANTINE, ItemsState, ItemState, Work, items_of, items_state, lasting, outlook
+from holdfast.session.money import usd
 from holdfast.session.state import Apply, State
 from holdfast.session.tenant import Kind
 
-QUARANTINE = "quarantine"
-"""Breaker that opens when more items than allowed are quarantined."""
-
-
-class ItemState(msgspec.Struct, gc=False, array_like=True):
-    """One item of the list: number `place` of the `items.added` at `seq`.
-
-    `child_id` is the session at work on it, `ended_seq` its latest result, `failed_seq` its latest failure.
-    """
-
-    seq: int
-    place: int
-    status: Literal["todo", "running", "submitted", "done", "quarantined"] = "todo"
-    tries: int = 0
-    child_id: str = ""
-    ended_seq: int = 0
-    failed_seq: int = 0
-
-
-class Work(msgspec.Struct):
-    """Work of a child. `keys` are the items whose outcome is still open.
-
-    `finished_seq` is its report, 0 until it has one; `waits` means that the report asks for more budget. `cost_pico` is
-    what the child had cost before, None for an unknown cost.
-    """
-
-    keys: list[str]
-    attempt: int
-    purpose: ItemPurpose
-    seq: int
-    at_us: int
-    finished_seq: int = 0
-    waits: bool = False
-    cost_pico: int | None = 0
-
-
-class ItemsState(msgspec.Struct):
-    """State of a run over a list.
-
-    `todo` are the items without a session, in order; `submitted` those whose results wait for an audit. `works` are the
-    open works by child; `over` are children with a report that is not handled, `lost` those whose items were changed or
-    removed, `idle` those of a rolling context that wait for an item, with their cost. `unwritten` are results that the
-    output lacks; `rewrite` means that it holds one that no longer counts, or has another order. `written` means that
-    there is a checkpoint. `accepted` quarantined items were accepted by a user. `spent_pico` and `busy_ms` are of all
-    tries. `listed` counts the items of the run's own list. `raised_seq` is when the budget was raised last, `added` the
-    times of the `items.added` by position.
-    """
-
-    items: dict[str, ItemState] = {}
-    todo: dict[str, None] = {}
-    submitted: dict[str, None] = {}
-    works: dict[str, Work] = {}
-    over: list[str] = []
-    lost: list[str] = []
-    idle: dict[str, int | None] = {}
-    unwritten: list[int] = []
-    rewrite: bool = False
-    written: bool = False
-    lines: int = 0
-    size: int = 0
-    sha256: str = ""
-    done: int = 0
-    quarantined: int = 0
-    accepted: int = 0
-    failed_tries: int = 0
-    audited: int = 0
-    refused: int = 0
-    spent_pico: int = 0
-    unpriced: bool = False
-    ended: int = 0
-    began_us: int = 0
-    ended_us: int = 0
-    listed: int = 0
-    list_ended: bool = False
-    list_problem: str = ""
-    forecast: ItemsForecast | None = None
-    reduced: ItemsReduced | None = None
-    reductions: int = 0
-    raised_seq: int = 0
-    added: dict[int, int] = {}
-
-
-def items_of(created: SessionCreated | None) -> Items:
-    """Return the instructions of a run over a list."""
-    assert created is not None
-    assert created.items is not None
-    return created.items
-
-
-def items_state(state: State) -> ItemsState:
-    """Return the state of a run over a list."""
-    own = state.tenant.own
-    assert isinstance(own, ItemsState)
-    return own
-
-
-def is_audited(key: str, run_id: str, share: float) -> bool:
-    """Return True for an item of the audited sample, which is drawn by a digest of its key and the run."""
-    drawn = int.from_bytes(hashlib.sha256(f"{run_id} {key}".encode()).digest()[:8], "big")
-    return drawn < share * 2**64
+BAR = 30
+"""Columns of the progress bar."""
 
 
 # --- the list ----------------------------------------------------------------------------------------
@@ -376,8 +276,9 @@ class ItemsKind(Kind[State]):
     """Kind of sessions that run over a list; they call no model."""
 
     name = "items"
+    met_word = "done"
     state_type = ItemsState
-    sources = ("holdfast.kinds.items.kind",)
+    sources = ("holdfast.kinds.items.kind", "holdfast.kinds.items.state")
     fold: Mapping[type[Fact], Apply] = {
         ItemsAdded: _added,
         ItemsListed: _listed,
@@ -410,14 +311,17 @@ class ItemsKind(Kind[State]):
         return own.done, len(own.items)
 
     def queue(self, state: State) -> tuple[str, ...]:
-        """Return a line about the items without a session."""
+        """Return the progress bar, with the expected rest."""
         own = items_state(state)
-        quarantined = f", {own.quarantined} quarantined" if own.quarantined else ""
-        return (f"{own.done} of {len(own.items)} items done{quarantined}, {len(own.todo)} to do",)
-
-    def awaits_wake(self, state: State) -> bool:
-        """Return True if a user has to repair the list or the output first."""
-        return bool(items_state(state).list_problem)
+        filled = BAR * (own.done + own.quarantined) // max(1, len(own.items))
+        parts = [f"{own.done} of {len(own.items)} items"]
+        if own.quarantined:
+            parts.append(f"{own.quarantined} quarantined")
+        rest = outlook(own)
+        if rest is not None and own.done + own.quarantined < len(own.items):
+            cost = f" and {usd(rest.cost_pico)}" if rest.cost_pico is not None else ""
+            parts.append(f"about {lasting(rest.seconds)}{cost} to go")
+        return (f"[{'#' * filled:-<{BAR}}] {', '.join(parts)}",)
 
 
 KIND = ItemsKind()

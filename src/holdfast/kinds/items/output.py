@@ -19,7 +19,7 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import CannotRunSafely
 from holdfast.facts.codec import Event
 from holdfast.facts.items import ItemEnded, ItemsCheckpoint
-from holdfast.kinds.items.kind import ItemsState, items_of, items_state
+from holdfast.kinds.items.state import ItemsState, items_of, items_state
 from holdfast.session.money import usd_float
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
