@@ -20,7 +20,6 @@ from holdfast.session.decide import end
 from holdfast.session.state import Call, State
 from holdfast.session.tools.output import OUTPUT, SUBMIT_OUTPUT, has_output
 
-
 LATEST = 100
 """Latest events among which the cause of a failed try is looked for."""
 
