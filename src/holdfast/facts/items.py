@@ -111,9 +111,9 @@ class ItemStarted(Fact, frozen=True, tag="item.started"):
     """
 
     child_id: str
+    attempt: int
+    purpose: ItemPurpose
     keys: tuple[str, ...] = ()
-    attempt: int = 1
-    purpose: ItemPurpose = "work"
 
 
 class ItemEnded(Fact, frozen=True, tag="item.ended"):
