@@ -17,8 +17,9 @@ from holdfast.facts.codec import Event
 from holdfast.facts.mission import Contract, Mission, Role, WorkSubmitted
 from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Agent, SessionCreated, SessionForked, Workspace
-from holdfast.facts.union import AnyFact, KernelFact, MissionFact, RoleFact
+from holdfast.facts.union import AnyFact, ItemsFact, KernelFact, MissionFact, RoleFact
 from holdfast.kinds import KINDS
+from holdfast.kinds.items.kind import KIND as ITEMS
 from holdfast.kinds.mission.fold.state import mission_of
 from holdfast.kinds.mission.kind import KIND as MISSION
 from holdfast.kinds.mission.role.fold import role_state
@@ -28,7 +29,12 @@ from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 from holdfast.session.tenant import AGENT, Kind, only_agents
 
-OWNERS = {"kernel": get_args(KernelFact), "mission": get_args(MissionFact), "role": (RoleFact,)}
+OWNERS = {
+    "kernel": get_args(KernelFact),
+    "mission": get_args(MissionFact),
+    "role": (RoleFact,),
+    "items": get_args(ItemsFact),
+}
 
 
 def created(**more: object) -> SessionCreated:
@@ -58,7 +64,7 @@ def test_the_kernel_folds_each_event_of_its_own_and_no_other() -> None:
     assert not kernel._APPLY.keys() & kernel.UNFOLDED
 
 
-@pytest.mark.parametrize("kind", [MISSION, ROLE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [MISSION, ROLE, ITEMS], ids=lambda kind: kind.name)
 def test_a_kind_folds_each_event_of_its_own_beside_those_of_the_kernel(kind: Kind[State]) -> None:
     own = set(OWNERS[kind.name])
     assert (kind.fold.keys() | kind.unfolded) - set(OWNERS["kernel"]) == own

@@ -54,6 +54,7 @@ def test_what_is_read_has_the_described_type(served: Served, admin: str) -> None
     assert re.search(r'^holdfast_sessions\{state="done"\} [1-9]\d*$', metrics, re.MULTILINE)
     assert re.search(r'^holdfast_spend_dollars\{model="scripted:[^"]+"\} 0$', metrics, re.MULTILINE)
     assert "holdfast_inbox_oldest_seconds 0\n" in metrics
+    assert "holdfast_items_oldest_seconds 0\n" in metrics
 
 
 def test_commands_reach_the_log_once(served: Served, admin: str) -> None:

@@ -109,11 +109,19 @@ def _step(row: SessionRow, state: State, typed: Typed, answers: list[str], raise
             asked = f"To try again, say something with {say}, and watch it with {look}."
             return asked if state.failure is None else f"Once the cause is gone, ask again with {wake}."
         case "done" | "cancelled", _:
-            run = state.created.run if state.created is not None else None
-            also = f", and on the branch holdfast/{row.session_id}" if run is not None and run.commit else ""
-            return f"The work is in {row.workspace}{also}."
+            return _where(row, state, typed)
         case _:
             return f"It is intact; go on with {wake}."
+
+
+def _where(row: SessionRow, state: State, typed: Typed) -> str:
+    """Name the place of the work of a session that is over."""
+    created = state.created
+    if created is not None and created.items is not None:
+        show = f"`{typed('items', 'show', name_of(row))}`"
+        return f"The results are in {created.items.out}; {show} says what is quarantined, and why."
+    also = f", and on the branch holdfast/{row.session_id}" if created and created.run and created.run.commit else ""
+    return f"The work is in {row.workspace}{also}."
 
 
 def _for_a_person(state: State, typed: Typed, wake: str, answers: list[str], otherwise: str) -> str:

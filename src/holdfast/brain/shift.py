@@ -283,6 +283,10 @@ class Acts:
         """Finish the work that precedes the end of a shift. True if something was appended: decide again."""
         return False
 
+    def given_up(self, park: ShiftEnded) -> ShiftEnded:
+        """Return the end of a session whose wakes fail repeatedly: it parks until a user wakes it."""
+        return park
+
     async def report(self) -> Report:
         """Return the session's report to its parent when it parks or ends."""
         return Report()

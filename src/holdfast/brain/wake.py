@@ -202,11 +202,12 @@ async def _failed(shift: Shift, error: Exception) -> bool:
         detail = f"failed twice in the same way at event {fact.at_seq}, and is not tried again by itself: {message}"
         # A park is a decision: a message that arrived meanwhile is a reason to try again (S2).
         shift.decided_at = state.seq
-        park = ShiftEnded(status="parked", reason="person", detail=detail)
+        park = shift.acts.given_up(ShiftEnded(status="parked", reason="person", detail=detail))
         if await _gave_back(shift, park):
             continue  # the message is an event: decide again
         try:
-            await shift.decision(*_presumed(state), fact, park)
+            posts = await child_act.notice_to_parent(shift, park)
+            await shift.decision(*_presumed(state), fact, park, posts=posts)
         except HeadMoved:
             await shift.refresh()
         else:

@@ -17,6 +17,20 @@ from holdfast.facts.hands import (
     SessionTainted,
     WorkspaceSnapshotted,
 )
+from holdfast.facts.items import (
+    ItemAudited,
+    ItemEnded,
+    ItemFailed,
+    ItemQuarantined,
+    ItemsAdded,
+    ItemsCheckpoint,
+    ItemsForecast,
+    ItemsListed,
+    ItemsReduced,
+    ItemsRemoved,
+    ItemsRetried,
+    ItemStarted,
+)
 from holdfast.facts.mission import (
     ContractAmended,
     ContractSealed,
@@ -222,7 +236,23 @@ MissionFact = (
 RoleFact = WorkSubmitted
 """Fact of a session that works for a mission."""
 
-AnyFact = KernelFact | MissionFact | RoleFact
+ItemsFact = (
+    ItemsAdded
+    | ItemsListed
+    | ItemsRemoved
+    | ItemsRetried
+    | ItemStarted
+    | ItemEnded
+    | ItemFailed
+    | ItemQuarantined
+    | ItemAudited
+    | ItemsCheckpoint
+    | ItemsForecast
+    | ItemsReduced
+)
+"""Facts of a run over a list, owned by `kinds/items`."""
+
+AnyFact = KernelFact | MissionFact | RoleFact | ItemsFact
 """Every fact that can be stored."""
 
 

@@ -15,6 +15,8 @@ _MODULES = {
     "agent": ("holdfast.session.tenant", "holdfast.brain.shift"),
     "mission": ("holdfast.kinds.mission.kind", "holdfast.kinds.mission.acts.conducting"),
     "role": ("holdfast.kinds.mission.role.kind", "holdfast.kinds.mission.acts.role"),
+    "items": ("holdfast.kinds.items.kind", "holdfast.kinds.items.acts"),
+    "item": ("holdfast.kinds.items.child", "holdfast.kinds.items.child"),
     "run": ("holdfast.kinds.run.kind", "holdfast.kinds.run.acts"),
 }
 """Name of a kind → the modules with its `KIND` and its `ACTS`."""

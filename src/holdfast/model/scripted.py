@@ -18,6 +18,8 @@ Details:
 - A call may carry `"malformed": "{bad"` instead of `input`: that text is streamed as its arguments.
 - Without `usage`, tokens are estimated at four characters each, from the request and the turn.
 - After the last turn the model answers that it is done, at no cost.
+- `"cases": [{"contains": "item 7", "turns": [...]}]` beside `turns` are other turns for sessions whose goal contains
+  that text; the first case that fits counts.
 - Requests are counted per purpose: a compaction consumes no turn. Lists of turns named `compaction` and `handoff`
   beside `turns` answer those; after the last of them, a summary or note is derived from the request.
 """
@@ -112,10 +114,18 @@ class ScriptPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write_per_mtok: _Dollars | None = None
 
 
+class ScriptCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Turns of the sessions whose goal contains a text."""
+
+    contains: Annotated[str, msgspec.Meta(min_length=1)]
+    turns: tuple[ScriptTurn, ...]
+
+
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A complete script. `compaction` and `handoff` have their own turns."""
+    """A complete script. `compaction` and `handoff` have their own turns; `cases` come before `turns`."""
 
     turns: tuple[ScriptTurn, ...]
+    cases: tuple[ScriptCase, ...] = ()
     compaction: tuple[ScriptTurn, ...] = ()
     handoff: tuple[ScriptTurn, ...] = ()
     price: ScriptPrice | None = None
@@ -137,6 +147,9 @@ def parse_script(text: str, origin: str = "the script") -> Script:
     for name in ("turns", "compaction", "handoff"):
         for number, turn in enumerate(getattr(script, name)):
             _check_turn(turn, f"script.{name}[{number}]", origin)
+    for place, case in enumerate(script.cases):
+        for number, turn in enumerate(case.turns):
+            _check_turn(turn, f"script.cases[{place}].turns[{number}]", origin)
     return script
 
 
@@ -221,7 +234,12 @@ class ScriptedModel:
             case "handoff":
                 return script.handoff[number] if number < len(script.handoff) else _note(request)
             case _:
-                return script.turns[number] if number < len(script.turns) else _LAST
+                turns = self._turns(request)
+                return turns[number] if number < len(turns) else _LAST
+
+    def _turns(self, request: ModelRequest) -> tuple[ScriptTurn, ...]:
+        goal = _goal_of(request) if self._script.cases else ""
+        return next((each.turns for each in self._script.cases if each.contains in goal), self._script.turns)
 
     def _usage(self, request: ModelRequest) -> Usage:
         turn = self._turn(request)
@@ -236,6 +254,10 @@ class ScriptedModel:
 
 
 _LAST = ScriptTurn(text=DONE, usage=ScriptUsage())
+
+
+def _goal_of(request: ModelRequest) -> str:
+    return "\n".join(part.text for part in request.messages[0].parts if isinstance(part, TextPart))
 
 
 def _said_of(request: ModelRequest) -> str:

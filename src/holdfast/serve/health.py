@@ -14,6 +14,7 @@ from holdfast.clock import local_time
 from holdfast.serve.folds import apart
 from holdfast.serve.gate import Refusal, visitor_of
 from holdfast.serve.site import Site
+from holdfast.service.items import oldest_us
 from holdfast.service.spending import Line, spending
 from holdfast.session.money import usd_float
 
@@ -21,12 +22,12 @@ READY_S = 2.0
 """Time in which a server that is ready can read its log, in seconds."""
 
 SPEND_S = 15.0
-"""Time for which the spend by model is used again, in seconds: it follows from the rows of all sessions."""
+"""Time for which the spend by model and the oldest item are used again, in seconds: they follow from many sessions."""
 
 
 def routes(site: Site) -> list[Route]:
     """The routes for monitors."""
-    spent: tuple[float, list[Line]] = (float("-inf"), [])
+    spent: tuple[float, list[Line], int | None] = (float("-inf"), [], None)
 
     async def healthz(request: Request) -> Response:
         """The process answers."""
@@ -45,11 +46,14 @@ def routes(site: Site) -> list[Route]:
             raise Refusal(403, "forbidden", "metrics concern the whole home; your key is limited to a project")
         now_s = site.clock.monotonic_s()
         if now_s - spent[0] >= SPEND_S:
-            spent = (now_s, await apart(spending, site.store, "model", local_time))
+            lines = await apart(spending, site.store, "model", local_time)
+            spent = (now_s, lines, await oldest_us(site.store, site.store, site.kinds))
         _, status = await site.pulse.after(0)
         counts = msgspec.structs.asdict(status)
         oldest = await site.store.items(limit=1)
         age_s = (site.clock.now_us() - oldest[0].opened_us) / 1e6 if oldest else 0.0
+        now_us = site.clock.now_us()
+        item_age_s = (now_us - spent[2]) / 1e6 if spent[2] is not None else 0.0
         states = {state: counts[state] for state in counts if state not in ("inbox", "stopped")}
         text = "".join(
             (
@@ -67,6 +71,11 @@ def routes(site: Site) -> list[Route]:
                         "",
                     ),
                     {"": max(0.0, age_s)},
+                ),
+                _metric(
+                    *("holdfast_items_oldest_seconds", "gauge"),
+                    *("Age of the oldest item of a list without an outcome; 0 without one.", ""),
+                    {"": max(0.0, item_age_s)},
                 ),
                 _metric("holdfast_stopped", "gauge", "1 during an emergency stop.", "", {"": int(status.stopped)}),
             )

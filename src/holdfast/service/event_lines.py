@@ -9,6 +9,7 @@ from holdfast.clock import local_time
 from holdfast.facts import hands, mission, model, people, session, shift, task, tool
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Event
+from holdfast.service import item_lines
 from holdfast.service.access_lines import HOSTS_SHOWN, host_files_line, policy_line, weakness
 from holdfast.session.context.text import harmless
 from holdfast.session.decide.waits import proof_text
@@ -300,7 +301,10 @@ def _cut(line: Line) -> Line:
     return lambda fact, event: one_line(line(fact, event), 160)
 
 
-LINES: dict[type[Fact], Line] = {**_KERNEL, **{kind: _cut(line) for kind, line in _LONG.items()}}
+LINES: dict[type[Fact], Line] = {
+    **_KERNEL,
+    **{kind: _cut(line) for kind, line in (*_LONG.items(), *item_lines.LINES.items())},
+}
 """Event type → line in progress output; an empty line is not shown."""
 
 DETAILS: dict[type[Fact], Line] = {

@@ -88,6 +88,11 @@ async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow,
             f"session {origin.session_id} is a mission, and two missions cannot share its main branch; nothing was "
             "written. Run another mission on the same contract, or fork one of its workers"
         )
+    if created.items is not None:
+        raise UsageError(
+            f"session {origin.session_id} is a run over a list, and two runs cannot share its output; nothing was "
+            "written. Start another run, or fork the session of one item"
+        )
     fork_id = new_session_id(poster.clock.now_us(), poster.entropy)
     near = created.workspace
     path = ground.workspaces / fork_id

@@ -15,6 +15,7 @@ from holdfast.brain.doors import Kinds, uptime
 from holdfast.brain.recall import recall
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
 from holdfast.facts.base import Usage
+from holdfast.facts.items import Items
 from holdfast.facts.mission import Mission, Role
 from holdfast.facts.session import (
     Agent,
@@ -89,6 +90,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     mission: Mission | None = None
     role: Role | None = None
     run: Run | None = None
+    items: Items | None = None
     needs_hands: bool = True
     take_over: bool = False
 
@@ -125,7 +127,9 @@ async def open_session(
     """
     for account in new.accounts:
         check_account(account)
-    own = new.mission.policy.models.values() if new.mission else ()
+    own = tuple(new.mission.policy.models.values()) if new.mission else ()
+    if new.items is not None and new.items.judge:
+        own += (new.items.judge,)
     cap = None if new.limits.unpriced else new.limits.budget_pico
     check_models(site, (new.agent.model, *new.agent.fallbacks, *own), cap)
     session_id = site.intake.new_session_id()
@@ -157,6 +161,7 @@ async def open_session(
             mission=new.mission,
             role=new.role,
             run=new.run,
+            items=new.items,
         )
         receipt = await site.intake.open(session_id, created)
     if receipt.duplicate and workspace.disposable:

@@ -96,6 +96,8 @@ async def _listed(store: Store, rows: Iterable[SessionRow], *, whole: bool = Fal
 
 async def _latest(store: Store, which: Which = EVERY) -> list[SessionRow]:
     found = {row.session_id: row for row in await store.sessions(which, limit=SHOWN)}
+    top = msgspec.structs.replace(which, top=True)  # a run with many children stays in the list
+    found |= {row.session_id: row for row in await store.sessions(top, limit=SHOWN)}
     for status in UNFINISHED:
         of_status = msgspec.structs.replace(which, status=status)
         found |= {row.session_id: row for row in await store.sessions(of_status, limit=UNFINISHED_SHOWN)}

@@ -36,6 +36,7 @@ class Kind(Generic[S]):
     tools: Mapping[str, Tool] = {}
     fold: Mapping[type[Fact], Callable[[S, Any, Event], None]] = {}
     unfolded: frozenset[type[Fact]] = frozenset()
+    met_word = "met"
 
     def began(self, created: SessionCreated) -> msgspec.Struct | None:
         """Return its own state at the beginning of a session of the kind."""
@@ -58,7 +59,10 @@ class Kind(Generic[S]):
         return None
 
     def met(self, state: S) -> tuple[int, int] | None:
-        """Return how many of its criteria are met, and how many it has; None for a kind without criteria."""
+        """Return how many of its criteria are met, and how many it has; None for a kind without criteria.
+
+        `met_word` is the word for them in the live view.
+        """
         return None
 
     def queue(self, state: S) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ def only_agents(name: str) -> Kind[Any]:
     raise LookupError(f"no kind of session is named {name!r} here")
 
 
-NAMING = ("mission", "role", "run")
+NAMING = ("mission", "role", "items", "item", "run")
 """Fields of `session.created` that give a session the kind of that name."""
 
 

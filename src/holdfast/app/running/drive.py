@@ -234,8 +234,9 @@ async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> floa
     if call.json or sys.stderr is None or not os.isatty(2):
         return 0.0
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
-    plain = state.created is not None and state.created.mission is None and state.created.agent.model != LOOP
-    return RUN_S if plain else NIGHT_S
+    created = state.created
+    long = created is None or created.mission or created.items or created.agent.model == LOOP
+    return NIGHT_S if long else RUN_S
 
 
 async def _misses(runtime: Runtime, session_id: str, before: int = 0) -> int:

@@ -127,6 +127,7 @@ class Below:
             self._seen = {row.session_id: row.head if row not in live else max(0, row.head - LATEST) for row in rows}
         for row in rows:
             await self._read(row)
+        self._acts = {row.session_id: self._acts[row.session_id] for row in live}
         holders = await self.store.holders()
         workers = []
         for row in sorted(live, key=lambda row: (row.created_us, row.session_id)):

@@ -241,7 +241,7 @@ class Panel:
         if self._board is not None and self._board.progress:
             found.append((2, (self._board.progress, "")))
         elif met is not None:
-            found.append((2, (f"{met[0]} of {met[1]} met", "")))
+            found.append((2, (f"{met[0]} of {met[1]} {state.tenant.kind.met_word}", "")))
         own = Cost(state.cost_pico, state.unpriced)
         below = self._glance.cost if self._glance is not None else Cost()
         cap = f" of {usd(state.limits.budget_pico)}" if state.limits.budget_pico is not None else ""

@@ -102,7 +102,7 @@ class RunActs(Acts):
         before = shift.state.mutated_seq
         for left in reversed(range(LOST_MAX)):
             try:
-                results = await self._round(run.until, run.timeout_s)
+                results = await self.round(run.until, run.timeout_s)
                 break
             except HandsLost:
                 if not left:
@@ -112,7 +112,8 @@ class RunActs(Acts):
         facts = [_found(command, result) for command, result in zip(run.until, results, strict=True)]
         await shift.fact(*facts)
 
-    async def _round(self, commands: tuple[str, ...], timeout_s: float) -> list[ExecResult]:
+    async def round(self, commands: tuple[str, ...], timeout_s: float) -> list[ExecResult]:
+        """Run the checks in fresh hands on a copy of the workspace."""
         shift, results = self.shift, []
 
         async def until_stopped() -> None:
@@ -120,7 +121,7 @@ class RunActs(Acts):
             await shift.until_stopped()
             await hands.kill(shift.epoch, call_id)
 
-        async with _copied(shift) as workspace, _hands_on(shift, workspace) as hands:
+        async with copied(shift) as workspace, hands_on(shift, workspace) as hands:
             for number, command in enumerate(commands):
                 call_id = f"{hands.identity.hands_id}.{number}"
                 request = ExecRequest("bash", {"command": command}, timeout_s, output_cap=OUTPUT_CAP)
@@ -192,7 +193,7 @@ def _found(command: str, result: ExecResult) -> HookRan:
 
 
 @asynccontextmanager
-async def _copied(shift: Shift) -> AsyncIterator[Workspace]:
+async def copied(shift: Shift) -> AsyncIterator[Workspace]:
     """Provide a copy of the workspace, removed at the end of the block.
 
     A killed brain's copy is removed here; the epoch in the name keeps two brains apart.
@@ -228,7 +229,7 @@ def _folder(shift: Shift, near: Workspace) -> Workspace:
 
 
 @asynccontextmanager
-async def _hands_on(shift: Shift, workspace: Workspace) -> AsyncIterator[Hands]:
+async def hands_on(shift: Shift, workspace: Workspace) -> AsyncIterator[Hands]:
     """Provide fresh hands on a copy, with the session's environment and policy, and without secrets."""
     doors, created = shift.doors, shift.state.created
     assert created is not None

@@ -24,16 +24,18 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "null": type(None),
 }
 
-_LIMITS: dict[str, tuple[str, Any]] = {
-    "minimum": ("at least", lambda value, limit: value >= limit),
-    "maximum": ("at most", lambda value, limit: value <= limit),
-    "exclusiveMinimum": ("above", lambda value, limit: value > limit),
-    "exclusiveMaximum": ("below", lambda value, limit: value < limit),
-    "minLength": ("of a length of at least", lambda value, limit: len(value) >= limit),
-    "maxLength": ("of a length of at most", lambda value, limit: len(value) <= limit),
-    "minItems": ("of a length of at least", lambda value, limit: len(value) >= limit),
-    "maxItems": ("of a length of at most", lambda value, limit: len(value) <= limit),
-    "pattern": ("text that matches", lambda value, limit: re.search(limit, value) is not None),
+_NUMBER = (int, float)
+
+_LIMITS: dict[str, tuple[type | tuple[type, ...], str, Any]] = {
+    "minimum": (_NUMBER, "at least", lambda value, limit: value >= limit),
+    "maximum": (_NUMBER, "at most", lambda value, limit: value <= limit),
+    "exclusiveMinimum": (_NUMBER, "above", lambda value, limit: value > limit),
+    "exclusiveMaximum": (_NUMBER, "below", lambda value, limit: value < limit),
+    "minLength": (str, "of a length of at least", lambda value, limit: len(value) >= limit),
+    "maxLength": (str, "of a length of at most", lambda value, limit: len(value) <= limit),
+    "minItems": (list, "of a length of at least", lambda value, limit: len(value) >= limit),
+    "maxItems": (list, "of a length of at most", lambda value, limit: len(value) <= limit),
+    "pattern": (str, "text that matches", lambda value, limit: re.search(limit, value) is not None),
 }
 
 
@@ -70,24 +72,27 @@ _WORDS = {"title", "description", "default", "discriminator", "examples"}
 def unchecked(schema: Mapping[str, Any]) -> str:
     """Return a keyword of a schema without references that `schema_problem` does not check; empty for none."""
     below = [*schema.get("properties", {}).values(), *schema.get("anyOf", ())]
-    below += [each for each in (schema.get("items"), schema.get("additionalProperties")) if isinstance(each, dict)]
+    below = [
+        each for each in (*below, schema.get("items"), schema.get("additionalProperties")) if isinstance(each, dict)
+    ]
     return next(iter(schema.keys() - _CHECKED - _WORDS), "") or next(filter(None, map(unchecked, below)), "")
 
 
-def schema_problem(value: Any, schema: Mapping[str, Any], at: str = "input") -> str:
+def schema_problem(value: Any, schema: Any, at: str = "input") -> str:
     """Return why a value does not fit a JSON schema without references, as text for the model; empty if it fits."""
+    if not isinstance(schema, dict):
+        return f"{at} is not allowed" if schema is False else ""
     if "anyOf" in schema:
         problems = [schema_problem(value, each, at) for each in schema["anyOf"]]
         return "" if "" in problems else " or ".join(dict.fromkeys(problems))
     if "enum" in schema and value not in schema["enum"]:
         return f"{at} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
-    kind = schema.get("type")
-    if kind is not None and (
-        not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind in ("integer", "number"))
-    ):
-        return f"{at} must be of the type {kind}, not {value!r}"
-    for name, (words, fits) in _LIMITS.items():
-        if name in schema and not fits(value, schema[name]):
+    kinds = schema.get("type", ())
+    kinds = (kinds,) if isinstance(kinds, str) else kinds
+    if kinds and not any(_is(value, kind) for kind in kinds):
+        return f"{at} must be of the type {' or '.join(kinds)}, not {value!r}"
+    for name, (kind, words, fits) in _LIMITS.items():
+        if name in schema and isinstance(value, kind) and not fits(value, schema[name]):
             return f"{at} must be {words} {schema[name]}, not {value!r}"
     if isinstance(value, dict):
         return _object_problem(value, schema, at)
@@ -95,6 +100,10 @@ def schema_problem(value: Any, schema: Mapping[str, Any], at: str = "input") -> 
         found = (schema_problem(each, schema["items"], f"{at}[{place}]") for place, each in enumerate(value))
         return next(filter(None, found), "")
     return ""
+
+
+def _is(value: Any, kind: str) -> bool:
+    return isinstance(value, _TYPES[kind]) and not (isinstance(value, bool) and kind in ("integer", "number"))
 
 
 def _object_problem(value: dict[str, Any], schema: Mapping[str, Any], at: str) -> str:
