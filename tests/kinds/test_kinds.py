@@ -17,8 +17,9 @@ from holdfast.facts.codec import Event
 from holdfast.facts.mission import Contract, Mission, Role, WorkSubmitted
 from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Agent, SessionCreated, SessionForked, Workspace
-from holdfast.facts.union import AnyFact, KernelFact, MissionFact, RoleFact
+from holdfast.facts.union import AnyFact, DutyFact, KernelFact, MissionFact, RoleFact
 from holdfast.kinds import KINDS
+from holdfast.kinds.duty.kind import KIND as DUTY
 from holdfast.kinds.mission.fold.state import mission_of
 from holdfast.kinds.mission.kind import KIND as MISSION
 from holdfast.kinds.mission.role.fold import role_state
@@ -28,7 +29,12 @@ from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 from holdfast.session.tenant import AGENT, Kind, only_agents
 
-OWNERS = {"kernel": get_args(KernelFact), "mission": get_args(MissionFact), "role": (RoleFact,)}
+OWNERS = {
+    "kernel": get_args(KernelFact),
+    "mission": get_args(MissionFact),
+    "role": (RoleFact,),
+    "duty": get_args(DutyFact),
+}
 
 
 def created(**more: object) -> SessionCreated:
@@ -58,7 +64,7 @@ def test_the_kernel_folds_each_event_of_its_own_and_no_other() -> None:
     assert not kernel._APPLY.keys() & kernel.UNFOLDED
 
 
-@pytest.mark.parametrize("kind", [MISSION, ROLE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [MISSION, ROLE, DUTY], ids=lambda kind: kind.name)
 def test_a_kind_folds_each_event_of_its_own_beside_those_of_the_kernel(kind: Kind[State]) -> None:
     own = set(OWNERS[kind.name])
     assert (kind.fold.keys() | kind.unfolded) - set(OWNERS["kernel"]) == own
@@ -159,7 +165,7 @@ GROUND = ("holdfast.errors", "holdfast.ids", "holdfast.globs", "holdfast.pattern
 """What the fold may use without being invalid when it changes: exceptions, names, and matching, which keep no state."""
 
 
-@pytest.mark.parametrize("kind", [AGENT, MISSION, ROLE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [AGENT, MISSION, ROLE, DUTY], ids=lambda kind: kind.name)
 def test_the_digest_of_a_snapshot_covers_all_that_the_fold_loads(kind: Kind[State]) -> None:
     covered = (*KERNEL, *kind.sources, *GROUND)
     loaded = _closure(kind.sources or ("holdfast.session.fold",))

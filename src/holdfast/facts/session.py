@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.facts.base import Fact, OnUnknown
+from holdfast.facts.duty import Duty, Firing
 from holdfast.facts.mission import Mission, Role
 from holdfast.facts.task import Run
 
@@ -297,7 +298,8 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     `goal`, `rules`, and `criteria` are pinned: they stand byte-identical in every context (S17). `accounts` is the path
     of money accounts from leaf to root: the session's own first, then those of its parents, or shared ones such as
     `project:web`, which begin with their first session. A session with a `mission` is run by the conductor, which is
-    code; one with a `role` works for a mission; one with a `run` has checks or commits.
+    code; one with a `role` works for a mission; one with a `run` has checks or commits. A `duty` is code too; a
+    session with a `firing` works for it.
     """
 
     goal: str
@@ -318,6 +320,8 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     mission: Mission | None = None
     role: Role | None = None
     run: Run | None = None
+    duty: Duty | None = None
+    firing: Firing | None = None
 
 
 class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"):

@@ -5,6 +5,22 @@ from __future__ import annotations
 from typing import get_args
 
 from holdfast.facts.base import Fact
+from holdfast.facts.duty import (
+    AlertAcknowledged,
+    AlertCleared,
+    AlertRaised,
+    DutyChanged,
+    FiringEnded,
+    ScheduleRewound,
+    SourcePolled,
+    TriggerDead,
+    TriggerFired,
+    TriggerMissed,
+    TriggerOffered,
+    TriggerReplayed,
+    TriggerSkipped,
+    ValueReported,
+)
 from holdfast.facts.hands import (
     EgressFailed,
     EgressRecorded,
@@ -222,7 +238,25 @@ MissionFact = (
 RoleFact = WorkSubmitted
 """Fact of a session that works for a mission."""
 
-AnyFact = KernelFact | MissionFact | RoleFact
+DutyFact = (
+    DutyChanged
+    | TriggerOffered
+    | TriggerFired
+    | TriggerSkipped
+    | TriggerMissed
+    | TriggerDead
+    | TriggerReplayed
+    | ScheduleRewound
+    | SourcePolled
+    | FiringEnded
+    | ValueReported
+    | AlertRaised
+    | AlertCleared
+    | AlertAcknowledged
+)
+"""Facts of a duty, owned by `kinds/duty`."""
+
+AnyFact = KernelFact | MissionFact | RoleFact | DutyFact
 """Every fact that can be stored."""
 
 

@@ -15,6 +15,8 @@ _MODULES = {
     "agent": ("holdfast.session.tenant", "holdfast.brain.shift"),
     "mission": ("holdfast.kinds.mission.kind", "holdfast.kinds.mission.acts.conducting"),
     "role": ("holdfast.kinds.mission.role.kind", "holdfast.kinds.mission.acts.role"),
+    "duty": ("holdfast.kinds.duty.kind", "holdfast.kinds.duty.acts.conducting"),
+    "firing": ("holdfast.kinds.duty.firing", "holdfast.kinds.duty.acts.firing"),
     "run": ("holdfast.kinds.run.kind", "holdfast.kinds.run.acts"),
 }
 """Name of a kind → the modules with its `KIND` and its `ACTS`."""
@@ -24,6 +26,9 @@ LOOP = "loop:command"
 
 MISSION = "mission"
 """Name of a mission's agent."""
+
+DUTY = "duty"
+"""Name of a duty's agent."""
 
 
 class Registry:

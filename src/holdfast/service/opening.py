@@ -15,6 +15,7 @@ from holdfast.brain.doors import Kinds, uptime
 from holdfast.brain.recall import recall
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
 from holdfast.facts.base import Usage
+from holdfast.facts.duty import Duty
 from holdfast.facts.mission import Mission, Role
 from holdfast.facts.session import (
     Agent,
@@ -89,6 +90,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     mission: Mission | None = None
     role: Role | None = None
     run: Run | None = None
+    duty: Duty | None = None
     needs_hands: bool = True
     take_over: bool = False
 
@@ -157,6 +159,7 @@ async def open_session(
             mission=new.mission,
             role=new.role,
             run=new.run,
+            duty=new.duty,
         )
         receipt = await site.intake.open(session_id, created)
     if receipt.duplicate and workspace.disposable:

@@ -82,7 +82,7 @@ def only_agents(name: str) -> Kind[Any]:
     raise LookupError(f"no kind of session is named {name!r} here")
 
 
-NAMING = ("mission", "role", "run")
+NAMING = ("mission", "role", "run", "duty", "firing")
 """Fields of `session.created` that give a session the kind of that name."""
 
 
