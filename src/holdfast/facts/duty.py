@@ -166,11 +166,16 @@ class ScheduleRewound(Fact, frozen=True, tag="schedule.rewound"):
 
 
 class SourcePolled(Fact, frozen=True, tag="source.polled"):
-    """A source was read up to `cursor`, in the same transaction as its events; or `failure` says why not."""
+    """A source was read up to `cursor`, in the same transaction as its events; or `failure` says why not.
+
+    `more` means that other events wait in the source. `notes` tell of what it delivered and that is no event.
+    """
 
     trigger: str
     cursor: str = ""
     failure: str = ""
+    more: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class FiringEnded(Fact, frozen=True, tag="firing.ended"):

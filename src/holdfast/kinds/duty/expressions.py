@@ -253,7 +253,7 @@ def _failures(ended: Sequence[Ending]) -> float:
     for each in reversed(ended):
         if each.outcome == "done":
             break
-        count += 1
+        count += each.outcome != "cancelled"
     return count
 
 

@@ -22,7 +22,8 @@ from holdfast.facts.session import Agent, Parent, Rule, SessionCreated, Workspac
 from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
-from holdfast.kinds.duty.actions import EndFiring, FiringOutcome, OpenFiring
+from holdfast.kinds.duty.actions import ClearAlert, EndFiring, FiringOutcome, OpenFiring, PollSource, RaiseAlert
+from holdfast.kinds.duty.acts.watching import clear_alert, poll, raise_alert
 from holdfast.kinds.duty.briefing import goal_of
 from holdfast.kinds.duty.conductor import EVENTLESS, decide
 from holdfast.kinds.duty.firing import REPORT
@@ -47,6 +48,12 @@ class DutyActs(Acts):
                 await _open(self.shift, action)
             case EndFiring():
                 await _end(self.shift, action)
+            case PollSource():
+                await poll(self.shift, action)
+            case RaiseAlert():
+                await raise_alert(self.shift, action)
+            case ClearAlert():
+                await clear_alert(self.shift, action)
             case _:
                 return action
         return None
