@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from holdfast.app.call import Call, positive
-from holdfast.app.cli.run import RULES
+from holdfast.app.call import Call, positive, rule_arguments
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.home import is_served
 from holdfast.app.models import settled_model
@@ -76,17 +74,7 @@ def _shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="M", help="Model as provider:name, such as anthropic:NAME")
     parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
     parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
-    parser.add_argument("--rules", metavar="FILE", default="", help="Permission rules in TOML")
-    for decision in ("allow", "ask", "deny"):
-        parser.add_argument(
-            f"--{decision}",
-            metavar="TOOL",
-            dest="rule_flags",
-            action="append",
-            default=[],
-            type=partial(lambda decision, pattern: (decision, pattern), decision),
-            help=RULES[decision],
-        )
+    rule_arguments(parser)
     parser.add_argument(
         "--allow-host", metavar="HOST[:PORT]", action="append", default=[], help="Allow tools to reach this host"
     )

@@ -37,10 +37,13 @@ def decide(state: State, now_us: int) -> Action | DutyAction:
     """Return the duty's next action."""
     own = of_duty(state)
     if state.cancelled:
-        return waits.cancel_first(state) or end(state, "cancelled", detail="cancelled by a person")
-    if state.paused:
+        action = waits.cancel_first(state) or _at_work(state, own, now_us)
+        waiting = _park(state, own, now_us, "child", "its firing ends") if own.running is not None else None
+        return action or waiting or end(state, "cancelled", detail="cancelled by a person")
+    action = _at_work(state, own, now_us)
+    if action is None and state.paused:
         return end(state, "parked", "person", waits.STOPPED if state.stop_seq else waits.PAUSED)
-    action = waits.expire_or_notify(state, now_us) or _at_work(state, own, now_us) or alerts.step(state, own, now_us)
+    action = action or waits.expire_or_notify(state, now_us) or alerts.step(state, own, now_us)
     if action is not None:
         return action
     if is_held(own):
@@ -100,7 +103,7 @@ def _is_overdue(own: DutyState, running: Running, now_us: int) -> bool:
 
 
 def _is_replaced(own: DutyState) -> bool:
-    return own.duty.overlap == "cancel" and any(offer.trigger == SCHEDULE for offer in own.queue)
+    return own.duty.overlap == "cancel" and bool(_waiting(own))
 
 
 def _events(running: Running) -> tuple[str, ...]:
@@ -137,7 +140,7 @@ def _handled(own: DutyState, schedule: Schedule, found: Sequence[int], now_us: i
     """Return what happens to instants that are due. Unless they are the `whole`, later ones follow."""
     late = bisect_left(found, now_us - int(schedule.grace_s * SECOND_US))
     missed, timely = found[:late], found[late:]
-    room = max(0, own.duty.queue_max - len(own.queue))
+    room = max(0, own.duty.queue_max - len(_waiting(own)))
     again: Sequence[int] = ()
     if schedule.misfire == "all":
         again, missed = missed[:room], missed[room:]
@@ -156,11 +159,11 @@ def _timely(own: DutyState, timely: Sequence[int], room: int, *, busy: bool) -> 
     overlap = own.duty.overlap
     facts: list[Fact] = []
     if overlap == "cancel":  # each instant replaces the one before
-        waiting = [offer.at_us for offer in own.queue if offer.trigger == SCHEDULE] if timely else []
+        waiting = [offer.at_us for offer in _waiting(own)] if timely else []
         facts = [TriggerSkipped(time_us=each, reason="overlap") for each in (*waiting, *timely[:-1])]
         timely, room = timely[-1:], room + len(waiting)
     for each in timely[:CHUNK]:
-        if overlap == "skip" and (busy or own.running is not None or own.queue):
+        if overlap == "skip" and (busy or own.running is not None or _waiting(own)):
             facts.append(TriggerSkipped(time_us=each, reason="overlap"))
         elif room <= 0:
             facts.append(TriggerSkipped(time_us=each, reason="queue"))
@@ -168,6 +171,11 @@ def _timely(own: DutyState, timely: Sequence[int], room: int, *, busy: bool) -> 
             facts.append(_offer(each))
             room, busy = room - 1, True
     return facts
+
+
+def _waiting(own: DutyState) -> list[Offer]:
+    """Return the instants that wait. Events have a bound of their own, so that a flood of them starves no schedule."""
+    return [offer for offer in own.queue if offer.trigger == SCHEDULE]
 
 
 def _offer(instant_us: int) -> TriggerOffered:
@@ -179,8 +187,9 @@ def _offer(instant_us: int) -> TriggerOffered:
 
 def _overflow(own: DutyState) -> Record | None:
     """Turn the events beyond the queue's bound into dead letters: a webhook may bring some more than fit."""
-    excess = [offer.key for offer in own.queue[own.duty.queue_max :] if offer.trigger != SCHEDULE]
-    return Record((TriggerDead(keys=tuple(excess), reason="the queue is full"),)) if excess else None
+    events = [offer.key for offer in own.queue if offer.trigger not in EVENTLESS]
+    excess = tuple(events[own.duty.queue_max :])
+    return Record((TriggerDead(keys=excess, reason="the queue is full"),)) if excess else None
 
 
 def _open(own: DutyState, now_us: int) -> OpenFiring | None:
@@ -191,10 +200,11 @@ def _open(own: DutyState, now_us: int) -> OpenFiring | None:
 
 
 def ready(own: DutyState, now_us: int) -> tuple[Offer, ...]:
-    """Return the triggers of the next firing: one instant or request, or a batch of events that is due."""
+    """Return the triggers of the next firing: one instant or request, or else a batch of events that is due."""
     for offer in own.queue:
         if offer.trigger in EVENTLESS:
             return (offer,)
+    for offer in own.queue:
         batch = [each for each in own.queue if each.trigger == offer.trigger][: own.duty.batch]
         if len(batch) >= own.duty.batch or now_us >= _batch_us(own, offer):
             return tuple(batch)
