@@ -36,6 +36,7 @@ EVENTLESS = frozenset({SCHEDULE, MANUAL, MESSAGE})
 def decide(state: State, now_us: int) -> Action | DutyAction:
     """Return the duty's next action."""
     own = of_duty(state)
+    action: Action | DutyAction | None
     if state.cancelled:
         action = waits.cancel_first(state) or _at_work(state, own, now_us)
         waiting = _park(state, own, now_us, "child", "its firing ends") if own.running is not None else None
