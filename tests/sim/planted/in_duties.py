@@ -70,7 +70,10 @@ def the_oldest_missed_instant_fires(patch: pytest.MonkeyPatch) -> None:
 @BED.plant("", "misfire")
 def nothing_fires_for_missed_instants(patch: pytest.MonkeyPatch) -> None:
     def change(own: DutyState, facts: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(each for each in facts if isinstance(each, TriggerMissed)) or facts
+        first, last = facts[0], facts[-1]
+        if isinstance(first, TriggerMissed) and first.policy == "once" and isinstance(last, TriggerOffered):
+            return (msgspec.structs.replace(first, last_us=last.time_us, count=first.count + len(facts) - 1),)
+        return facts
 
     _facts(patch, change)
 
