@@ -48,7 +48,7 @@ from holdfast.facts.union import AnyFact
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
 from holdfast.session.home import HOME
-from tests.golden import items, later, missions, outside
+from tests.golden import duties, items, later, missions, outside
 
 HERE = Path(__file__).parent
 ERASED = 11
@@ -234,9 +234,12 @@ async def make() -> dict[str, list[Line]]:
     await story(store, "ses_mission_bare", plain, missions.bare(), missions.posts(ODD, "bare"))
     await story(store, "ses_items_full", items.created(ODD), items.full(ODD), items.posts(ODD, "full"))
     await story(store, "ses_items_bare", plain, items.bare(), items.posts(ODD, "bare"))
+    duty = msgspec.structs.replace(duties.created(ODD), accounts=("ses_duty_full",))
+    await story(store, "ses_duty_full", duty, duties.full(ODD), duties.posts(ODD, "full"))
+    await story(store, "ses_duty_bare", duties.firing(), duties.bare(), duties.posts(ODD, "bare"))
     await home(store)
     await fork(store)
-    new = ("mission", "mission_full", "mission_bare", "items_full", "items_bare")
+    new = ("mission", "mission_full", "mission_bare", "items_full", "items_bare", "duty_full", "duty_bare")
     names = ("full", "bare", "more_full", "more_bare", "out_full", "out_bare", *new)
     logs = {f"{name}.jsonl": await lines(store, f"ses_{name}") for name in names}
     return {**logs, "home.jsonl": await lines(store, HOME), "fork.jsonl": await lines(store, "ses_fork")}

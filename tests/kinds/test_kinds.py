@@ -17,8 +17,9 @@ from holdfast.facts.codec import Event
 from holdfast.facts.mission import Contract, Mission, Role, WorkSubmitted
 from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Agent, SessionCreated, SessionForked, Workspace
-from holdfast.facts.union import AnyFact, ItemsFact, KernelFact, MissionFact, RoleFact
+from holdfast.facts.union import AnyFact, DutyFact, ItemsFact, KernelFact, MissionFact, RoleFact
 from holdfast.kinds import KINDS
+from holdfast.kinds.duty.kind import KIND as DUTY
 from holdfast.kinds.items.kind import KIND as ITEMS
 from holdfast.kinds.mission.fold.state import mission_of
 from holdfast.kinds.mission.kind import KIND as MISSION
@@ -34,6 +35,7 @@ OWNERS = {
     "mission": get_args(MissionFact),
     "role": (RoleFact,),
     "items": get_args(ItemsFact),
+    "duty": get_args(DutyFact),
 }
 
 
@@ -64,7 +66,7 @@ def test_the_kernel_folds_each_event_of_its_own_and_no_other() -> None:
     assert not kernel._APPLY.keys() & kernel.UNFOLDED
 
 
-@pytest.mark.parametrize("kind", [MISSION, ROLE, ITEMS], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [MISSION, ROLE, DUTY, ITEMS], ids=lambda kind: kind.name)
 def test_a_kind_folds_each_event_of_its_own_beside_those_of_the_kernel(kind: Kind[State]) -> None:
     own = set(OWNERS[kind.name])
     assert (kind.fold.keys() | kind.unfolded) - set(OWNERS["kernel"]) == own
@@ -165,7 +167,7 @@ GROUND = ("holdfast.errors", "holdfast.ids", "holdfast.globs", "holdfast.pattern
 """What the fold may use without being invalid when it changes: exceptions, names, and matching, which keep no state."""
 
 
-@pytest.mark.parametrize("kind", [AGENT, MISSION, ROLE], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [AGENT, MISSION, ROLE, DUTY], ids=lambda kind: kind.name)
 def test_the_digest_of_a_snapshot_covers_all_that_the_fold_loads(kind: Kind[State]) -> None:
     covered = (*KERNEL, *kind.sources, *GROUND)
     loaded = _closure(kind.sources or ("holdfast.session.fold",))

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TextIO
 
 from holdfast.app.settings.config import Settings
@@ -138,3 +139,25 @@ def wait_argument(parser: argparse.ArgumentParser) -> None:
         help="Longest wait for a provider outage, such as 2h (default: 30m for a run, 12h for a mission or loop; "
         "0 with --json or without a terminal)",
     )
+
+
+RULES = {
+    "allow": "Allow tools that match a glob",
+    "ask": "Require approval for tools that match a glob",
+    "deny": "Deny tools that match a glob (the last matching rule or flag wins)",
+}
+
+
+def rule_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add `--rules`, and a flag for each decision."""
+    parser.add_argument("--rules", metavar="FILE", default="", help="Permission rules in TOML")
+    for decision in ("allow", "ask", "deny"):
+        parser.add_argument(
+            f"--{decision}",
+            metavar="TOOL",
+            dest="rule_flags",
+            action="append",
+            default=[],
+            type=partial(lambda decision, pattern: (decision, pattern), decision),
+            help=RULES[decision],
+        )

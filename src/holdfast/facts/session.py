@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.facts.base import Fact, OnUnknown
+from holdfast.facts.duty import Duty, Firing
 from holdfast.facts.items import Items, ItemWork
 from holdfast.facts.mission import Mission, Role
 from holdfast.facts.task import Run
@@ -299,7 +300,7 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     of money accounts from leaf to root: the session's own first, then those of its parents, or shared ones such as
     `project:web`, which begin with their first session. A session with a `mission` is run by the conductor, which is
     code; one with a `role` works for a mission; one with a `run` has checks or commits. One with `items` is a run over
-    a list; one with an `item` works for such a run.
+    a list; one with an `item` works for such a run. A `duty` is code too; a session with a `firing` works for it.
     """
 
     goal: str
@@ -322,6 +323,8 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     run: Run | None = None
     items: Items | None = None
     item: ItemWork | None = None
+    duty: Duty | None = None
+    firing: Firing | None = None
 
 
 class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"):

@@ -5,6 +5,22 @@ from __future__ import annotations
 from typing import get_args
 
 from holdfast.facts.base import Fact
+from holdfast.facts.duty import (
+    AlertAcknowledged,
+    AlertCleared,
+    AlertRaised,
+    DutyChanged,
+    FiringEnded,
+    ScheduleRewound,
+    SourcePolled,
+    TriggerDead,
+    TriggerFired,
+    TriggerMissed,
+    TriggerOffered,
+    TriggerReplayed,
+    TriggerSkipped,
+    ValueReported,
+)
 from holdfast.facts.hands import (
     EgressFailed,
     EgressRecorded,
@@ -252,7 +268,25 @@ ItemsFact = (
 )
 """Facts of a run over a list, owned by `kinds/items`."""
 
-AnyFact = KernelFact | MissionFact | RoleFact | ItemsFact
+DutyFact = (
+    DutyChanged
+    | TriggerOffered
+    | TriggerFired
+    | TriggerSkipped
+    | TriggerMissed
+    | TriggerDead
+    | TriggerReplayed
+    | ScheduleRewound
+    | SourcePolled
+    | FiringEnded
+    | ValueReported
+    | AlertRaised
+    | AlertCleared
+    | AlertAcknowledged
+)
+"""Facts of a duty, owned by `kinds/duty`."""
+
+AnyFact = KernelFact | MissionFact | RoleFact | ItemsFact | DutyFact
 """Every fact that can be stored."""
 
 

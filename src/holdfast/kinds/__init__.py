@@ -17,6 +17,8 @@ _MODULES = {
     "role": ("holdfast.kinds.mission.role.kind", "holdfast.kinds.mission.acts.role"),
     "items": ("holdfast.kinds.items.kind", "holdfast.kinds.items.acts"),
     "item": ("holdfast.kinds.items.child", "holdfast.kinds.items.child"),
+    "duty": ("holdfast.kinds.duty.kind", "holdfast.kinds.duty.acts.conducting"),
+    "firing": ("holdfast.kinds.duty.firing", "holdfast.kinds.duty.acts.firing"),
     "run": ("holdfast.kinds.run.kind", "holdfast.kinds.run.acts"),
 }
 """Name of a kind → the modules with its `KIND` and its `ACTS`."""
@@ -26,6 +28,9 @@ LOOP = "loop:command"
 
 MISSION = "mission"
 """Name of a mission's agent."""
+
+DUTY = "duty"
+"""Name of a duty's agent."""
 
 
 class Registry:

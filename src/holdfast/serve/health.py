@@ -14,6 +14,7 @@ from holdfast.clock import local_time
 from holdfast.serve.folds import apart
 from holdfast.serve.gate import Refusal, visitor_of
 from holdfast.serve.site import Site
+from holdfast.service.duties import duty_rows
 from holdfast.service.items import oldest_us
 from holdfast.service.spending import Line, spending
 from holdfast.session.money import usd_float
@@ -77,6 +78,10 @@ def routes(site: Site) -> list[Route]:
                     *("Age of the oldest item of a list without an outcome; 0 without one.", ""),
                     {"": max(0.0, item_age_s)},
                 ),
+                _metric(
+                    *("holdfast_duty_late_seconds", "gauge", "Time since which a duty is due; 0 if it is not.", "duty"),
+                    await _lateness(site),
+                ),
                 _metric("holdfast_stopped", "gauge", "1 during an emergency stop.", "", {"": int(status.stopped)}),
             )
         )
@@ -87,6 +92,16 @@ def routes(site: Site) -> list[Route]:
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
     ]
+
+
+async def _lateness(site: Site) -> dict[str, float]:
+    """Return the seconds by which each duty that can fire is late."""
+    now_us = site.clock.now_us()
+    found = {}
+    async for row in duty_rows(site.store):
+        due_us = row.due_us if row.reason != "person" else None
+        found[row.key or row.session_id] = max(0.0, (now_us - due_us) / 1e6) if due_us is not None else 0.0
+    return found
 
 
 def _metric(name: str, kind: str, text: str, label: str, values: Mapping[str, float]) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Protocol
 import anyio
 import msgspec
 
+from holdfast.brain.doors import no_secret
 from holdfast.clock import Clock
 from holdfast.errors import UnknownItem, UnknownSession
 from holdfast.facts.session import SessionCreated
@@ -77,6 +78,7 @@ class Site:
     shelf: Shelf | None = None
     push: tuple[str, ...] = ()
     ground: Ground | None = None
+    secret: Callable[[str], str] = no_secret
     closing: anyio.Event = field(default_factory=anyio.Event)
     _projects: dict[str, Path] = field(default_factory=dict)
 

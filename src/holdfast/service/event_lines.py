@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.clock import local_time
-from holdfast.facts import hands, mission, model, people, session, shift, task, tool
+from holdfast.facts import duty, hands, mission, model, people, session, shift, task, tool
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Event
 from holdfast.service import item_lines
@@ -213,6 +213,8 @@ _KERNEL: dict[type[Fact], Line] = {
     tool.ServiceEnded: lambda fact, _: f"service {fact.name} is gone: {fact.reason}",
 }
 
+_SKIPPED = {"overlap": "a firing is under way", "queue": "the queue is full"}
+
 _LONG: dict[type[Fact], Line] = {
     hands.HandsProvisioned: lambda fact, _: (
         f"hands ready ({fact.provider}){': ' + weakness(fact) if weakness(fact) else ''}"
@@ -294,6 +296,28 @@ _LONG: dict[type[Fact], Line] = {
     task.BatchRefused: lambda fact, _: (
         f"the merge of {', '.join(fact.tasks) or 'the base'} is red: {', '.join(fact.failed[:3])}"
     ),
+    duty.DutyChanged: lambda fact, event: f"the definition was changed by {event.actor}",
+    duty.TriggerOffered: lambda fact, _: (
+        f"due: the instant {local_time(fact.time_us)}"
+        if fact.trigger == duty.SCHEDULE
+        else f"{fact.trigger} brings {fact.key}"
+    ),
+    duty.TriggerFired: lambda fact, _: f"firing {fact.firing} begins ({fact.trigger}): {fact.child_id}",
+    duty.TriggerSkipped: lambda fact, _: f"the instant {local_time(fact.time_us)} is skipped: {_SKIPPED[fact.reason]}",
+    duty.TriggerMissed: lambda fact, _: (
+        f"{counted(fact.count, 'instant')} missed from {local_time(fact.first_us)} on (misfire {fact.policy})"
+    ),
+    duty.TriggerDead: lambda fact, _: f"{counted(len(fact.keys), 'event')} became dead letters: {fact.reason}",
+    duty.TriggerReplayed: lambda fact, event: f"{counted(len(fact.keys), 'dead event')} put back by {event.actor}",
+    duty.ScheduleRewound: lambda fact, _: f"the clock was set back: the schedule goes on from {local_time(fact.to_us)}",
+    duty.SourcePolled: lambda fact, _: f"{fact.trigger} could not be read: {fact.failure}" if fact.failure else "",
+    duty.FiringEnded: lambda fact, _: (
+        f"firing {fact.firing} ended: {fact.outcome}{_tail(fact.detail)}{_tail(fact.summary)}"
+    ),
+    duty.ValueReported: lambda fact, _: f"{fact.name} = {fact.value:g} {fact.unit}".rstrip() + _tail(fact.note),
+    duty.AlertRaised: lambda fact, _: f"ALERT {fact.alert} ({fact.severity}){_tail(fact.detail)}",
+    duty.AlertCleared: lambda fact, _: f"alert {fact.alert} cleared{_tail(fact.detail)}",
+    duty.AlertAcknowledged: lambda fact, event: f"alert {fact.alert} acknowledged by {event.actor}{_tail(fact.note)}",
 }
 
 

@@ -15,6 +15,7 @@ from holdfast.brain.doors import Kinds, uptime
 from holdfast.brain.recall import recall
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
 from holdfast.facts.base import Usage
+from holdfast.facts.duty import Duty
 from holdfast.facts.items import Items
 from holdfast.facts.mission import Mission, Role
 from holdfast.facts.session import (
@@ -91,6 +92,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     role: Role | None = None
     run: Run | None = None
     items: Items | None = None
+    duty: Duty | None = None
     needs_hands: bool = True
     take_over: bool = False
 
@@ -162,6 +164,7 @@ async def open_session(
             role=new.role,
             run=new.run,
             items=new.items,
+            duty=new.duty,
         )
         receipt = await site.intake.open(session_id, created)
     if receipt.duplicate and workspace.disposable:

@@ -86,7 +86,7 @@ def only_agents(name: str) -> Kind[Any]:
     raise LookupError(f"no kind of session is named {name!r} here")
 
 
-NAMING = ("mission", "role", "items", "item", "run")
+NAMING = ("mission", "role", "duty", "firing", "items", "item", "run")
 """Fields of `session.created` that give a session the kind of that name."""
 
 

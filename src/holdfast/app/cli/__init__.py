@@ -54,6 +54,10 @@ VERBS: dict[str, VerbInfo] = {
     "items": VerbInfo(
         "items", "Work through a list, item by item", "holdfast items run list.jsonl --each 'Summarize: {text}'"
     ),
+    "every": VerbInfo("duty", "Run an agent at intervals, or by a schedule", 'holdfast every 6h "Check the backups"'),
+    "duty": VerbInfo(
+        "duty", "Add, list, and steer duties: agents that run by schedules and events", "holdfast duty list"
+    ),
     "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k9q "use tabs"'),
     "inbox": VerbInfo("inbox", "List what needs your attention in all sessions", "holdfast inbox"),
     "answer": VerbInfo("inbox", "Answer a question of an agent in words", 'holdfast answer itm_7f3k "SQLite"'),

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
-from holdfast.app.call import SESSION, Call, positive, span, wait_argument
+from holdfast.app.call import SESSION, Call, positive, rule_arguments, span, wait_argument
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import attach, detach, drive, observer_for
 from holdfast.app.running.opening import check_goal, choose_workspace, continue_run, existing, finishing, open_run
 from holdfast.app.running.workers import sweep
-
-RULES = {
-    "allow": "Allow tools that match a glob",
-    "ask": "Require approval for tools that match a glob",
-    "deny": "Deny tools that match a glob (the last matching rule or flag wins)",
-}
 
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,17 +32,7 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
         help="Charge a shared account too, such as project:web",
     )
     parser.add_argument("--max-turns", metavar="N", type=positive, help="Maximum number of model responses")
-    parser.add_argument("--rules", metavar="FILE", default="", help="Permission rules in TOML")
-    for decision in ("allow", "ask", "deny"):
-        parser.add_argument(
-            f"--{decision}",
-            metavar="TOOL",
-            dest="rule_flags",
-            action="append",
-            default=[],
-            type=partial(lambda decision, pattern: (decision, pattern), decision),
-            help=RULES[decision],
-        )
+    rule_arguments(parser)
     parser.add_argument(
         "--allow-host",
         metavar="HOST[:PORT]",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from collections import Counter
 
 import anyio.to_thread
 
 from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
+from holdfast.sim.duties.run import run_duties
 from holdfast.sim.missions.run import MissionTotals, run_missions
 from holdfast.sim.run import Totals, run_family, run_jobs, run_seed, run_seeds, run_workers
 
@@ -26,6 +28,7 @@ def sim_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--jobs", action="store_true", help="Simulate jobs that outlive their shifts")
     kind.add_argument("--workers", action="store_true", help="Simulate several workers on one home")
     kind.add_argument("--missions", action="store_true", help="Simulate missions with faulty workers and judges")
+    kind.add_argument("--duties", action="store_true", help="Simulate 30 days of duties with clock steps and crashes")
     parser.add_argument("--json", action="store_true", help="Print the result as a JSON object")
 
 
@@ -36,6 +39,8 @@ async def sim_run(call: Call) -> int:
         raise UsageError(f"--seeds {seeds} has to be at least 1, for example: holdfast sim --seeds 500")
     if call.args.missions:
         return await _missions(call, range(first, first + seeds))
+    if call.args.duties:
+        return await _duties(call, range(first, first + seeds))
     clock = SystemClock()
     began_s = clock.monotonic_s()
     totals = Totals()
@@ -73,6 +78,29 @@ async def _missions(call: Call, seeds: range) -> int:
     elif not call.json:
         call.say(f"{totals.line()}, {clock.monotonic_s() - began_s:.1f} s")
     return 0 if totals.failing is None else 1
+
+
+async def _duties(call: Call, seeds: range) -> int:
+    """Run worlds of duties until one violates a rule."""
+    clock, counts = SystemClock(), Counter[str]()
+    began_s = clock.monotonic_s()
+    failing = None
+    for seed in seeds:
+        result = await anyio.to_thread.run_sync(run_duties, seed)
+        counts.update(result.counts)
+        text = ", ".join(f"{count} {name}" for name, count in counts.items())
+        call.note(f"seed {seed}: {text}, {clock.monotonic_s() - began_s:.1f} s")
+        if result.violations:
+            failing = result
+            break
+    if call.json:
+        found = [] if failing is None else list(failing.violations)
+        call.emit({"type": "result", **counts, "wall_s": round(clock.monotonic_s() - began_s, 3), "found": found})
+    if failing is not None:
+        call.say(failing.report())
+    elif not call.json:
+        call.say(f"{len(seeds)} seeds, {counts['duties']} duties, {counts['firings']} firings, 0 violations")
+    return 0 if failing is None else 1
 
 
 def _line(totals: Totals, seconds: float) -> str:

@@ -287,10 +287,10 @@ async def _snapshot(shift: Shift, seq: int) -> None:
         return
     fact = WorkspaceSnapshotted(through_seq=seq, snapshot=kept.snapshot, files=kept.files, bytes=kept.bytes)
     await shift.fact(fact)
-    await _thin(shift, kept)
+    await thin(shift, kept)
 
 
-async def _thin(shift: Shift, kept: Kept) -> None:
+async def thin(shift: Shift, kept: Kept) -> None:
     """Drop the earlier half of the session's snapshots when they have grown beyond its disk limit."""
     shelf, created, session_id = shift.doors.shelf, shift.state.created, shift.state.session_id
     most = created.hands.disk_bytes if created is not None else None

@@ -1,0 +1,1 @@
+"""Acts of duties and of their firings."""

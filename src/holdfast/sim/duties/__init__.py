@@ -1,0 +1,1 @@
+"""Simulated duties: real brains over the log in memory, with firings that are played."""
