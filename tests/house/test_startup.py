@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.app.cli import build_parser
+
 HEAVY = {"anyio", "asyncio", "concurrent", "ctypes", "http", "logging", "msgspec", "sqlite3", "ssl", "urllib"}
 
 OPTIONAL = {"anthropic", "apprise", "h11", "httpx", "keyring", "openai", "rich", "stamina", "standardwebhooks"}
@@ -61,6 +63,11 @@ def test_a_plain_agent_loads_no_other_kind_and_nothing_that_proves(words: list[s
     others = ("holdfast.sim", "holdfast.proof", "holdfast.kinds.mission", "holdfast.kinds.loop")
     assert sorted(name for name in loaded if name.startswith(others)) == []
     assert loaded & (OPTIONAL | RARE) == set()
+
+
+def test_a_command_builds_no_parser_of_another() -> None:
+    (verbs,) = [action for action in build_parser("ps")._actions if action.dest == "verb"]
+    assert list(verbs.choices or ()) == ["ps"]
 
 
 def test_a_heavy_import_would_be_seen() -> None:
