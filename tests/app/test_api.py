@@ -74,6 +74,8 @@ async def test_a_function_learns_its_session_and_call(hf: holdfast.Holdfast, tmp
     assert (context.session_id, context.session_key, context.workspace) == (result.session_id, "k", result.workspace)
     assert context.call_id == getattr(use, "call_id", "")
     assert context.idempotency_key == f"{context.session_id}:{context.call_id}"
+    dispatched = [event.seq async for event in hf.events("k") if event.type == "tool.dispatched"]
+    assert (context.attempt, [context.seq]) == (1, dispatched)
     (first, *_) = [event.fact async for event in hf.events("k")]
     assert isinstance(first, SessionCreated)
     (spec,) = first.agent.custom

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,7 +95,11 @@ async def test_what_the_tool_declared_happens(
         assert (result.status, result.text) == ("done", "All done.")
         assert calls(tmp_path) == [first] * times, "each time under the same key"
         contexts = (tmp_path / "contexts").read_text().splitlines()
-        assert contexts == [contexts[0]] * times, "a repeated call learns the same of itself"
+        tries = [re.search(r"attempt=(\d+), seq=(\d+)", context) for context in contexts]
+        seqs = [event.seq async for event in hf.events("k") if isinstance(event.fact, ToolDispatched)]
+        assert [each and each.groups() for each in tries] == [(f"{n}", f"{seq}") for n, seq in enumerate(seqs, 1)]
+        same = {re.sub(r"attempt=\d+, seq=\d+", "", context) for context in contexts}
+        assert len(same) == 1, "a repeated call learns the same of itself"
         assert f"idempotency_key='{key}'" in contexts[0]
         known = await facts(hf, ToolResult)
         unknown = await facts(hf, ToolOutcomeUnknown)

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from holdfast.brain.doors import CustomResult
+from holdfast.brain.doors import FIRST, Attempt, CustomResult
 from holdfast.errors import UsageError
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import CustomTool, Limits, Rule
@@ -48,14 +48,14 @@ class Pay:
         self.runs = 0
         self.begun = anyio.Event()
 
-    async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
+    async def run(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> CustomResult:
         self.runs += 1
         if self.runs == 1:
             self.begun.set()
             await anyio.sleep_forever()
         return CustomResult(True, "paid")
 
-    async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
+    async def probe(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> bool | None:
         return None
 
 

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.app.cli import build_parser
+
 HEAVY = {"anyio", "asyncio", "concurrent", "ctypes", "http", "logging", "msgspec", "sqlite3", "ssl", "urllib"}
 
 OPTIONAL = {"anthropic", "apprise", "h11", "httpx", "keyring", "openai", "rich", "stamina", "standardwebhooks"}
 """Packages of extras: a plain run or list works without them, and must not pay for them."""
+
+RARE = {"difflib", "fractions", "importlib.resources", "statistics", "zoneinfo"}
+"""Modules of Python that take a start milliseconds each, and that few commands need."""
 
 LOADED = "import sys\n{}\nsys.stderr.write('\\n' + ' '.join(sys.modules))"
 
@@ -57,7 +62,12 @@ def test_a_plain_agent_loads_no_other_kind_and_nothing_that_proves(words: list[s
     assert f"holdfast.app.cli.{words[0]}" in loaded
     others = ("holdfast.sim", "holdfast.proof", "holdfast.kinds.mission", "holdfast.kinds.loop")
     assert sorted(name for name in loaded if name.startswith(others)) == []
-    assert loaded & OPTIONAL == set()
+    assert loaded & (OPTIONAL | RARE) == set()
+
+
+def test_a_command_builds_no_parser_of_another() -> None:
+    (verbs,) = [action for action in build_parser("ps")._actions if action.dest == "verb"]
+    assert list(verbs.choices or ()) == ["ps"]
 
 
 def test_a_heavy_import_would_be_seen() -> None:

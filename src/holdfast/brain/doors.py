@@ -166,6 +166,29 @@ class CustomResult(msgspec.Struct, frozen=True):
     unknown: bool = False
 
 
+Opens = Callable[[str, dict[str, Any]], Awaitable[str]]
+
+
+async def no_children(key: str, value: dict[str, Any]) -> str:
+    """Refuse to open a child: this call may not."""
+    raise CannotRunSafely("no child was opened: only a running call of a tool opens children")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt of a custom call: its number, and the position of the event that dispatched it.
+
+    `child` opens a child from the input of `spawn`, once for each key, waits for its end, and returns its id.
+    """
+
+    number: int = 1
+    seq: int = 0
+    child: Opens = no_children
+
+
+FIRST = Attempt()
+
+
 class ToolRunner(Protocol):
     """One tool of the embedding program. `spec` is its declaration for the log and the model."""
 
@@ -174,10 +197,10 @@ class ToolRunner(Protocol):
         """The tool's declaration, as in the log of a session that has it."""
         ...
 
-    async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
+    async def run(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> CustomResult:
         """Run the call. `key` is the same for every attempt (S12). An invalid input raises nothing."""
         ...
 
-    async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
+    async def probe(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> bool | None:
         """Return True if that call happened; None if it cannot be known."""
         ...

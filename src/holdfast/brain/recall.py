@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+from pathlib import Path
 
 import msgspec
 
@@ -73,19 +72,13 @@ def digest_of(*modules: str) -> str:
     """Return the SHA-256 hex over the sources of modules; a package includes everything below it."""
     digest = hashlib.sha256()
     for module in modules:
-        package, _, name = module.rpartition(".")
-        folder = resources.files(package)
-        for path, content in _sources(folder / name if (folder / name).is_dir() else folder / f"{name}.py"):
-            digest.update(f"{module}/{path}".encode() + b"\0" + content)
+        spec = find_spec(module)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(f"no source of {module}")
+        source = Path(spec.origin)
+        for path in sorted(source.parent.rglob("*.py")) if spec.submodule_search_locations else [source]:
+            digest.update(f"{module}/{path.relative_to(source.parent)}".encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
-
-
-def _sources(place: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
-    if place.is_file() and place.name.endswith(".py"):
-        yield f"{path}{place.name}", place.read_bytes()
-    elif place.is_dir():
-        for each in sorted(place.iterdir(), key=lambda each: each.name):
-            yield from _sources(each, f"{path}{place.name}/")
 
 
 def fold_digest() -> str:

@@ -86,7 +86,8 @@ class Shift:
     `decided_at` is the head on which the running action was decided. `money_waits` counts consecutive waits for budget
     reserved by siblings, `probes` numbers the probes of files. `standing` are the services that the environment starts
     in all hands. `pushed` is the configuration last sent to the proxy: the digest of the policy and the held secrets;
-    `noting` is locked while the proxy's journal is read. `acts` are the acts of the session's kind.
+    `noting` is locked while the proxy's journal is read, `opening` while a function opens a child. `acts` are the acts
+    of the session's kind.
     """
 
     background: TaskGroup
@@ -106,6 +107,7 @@ class Shift:
         self.money_waits = 0
         self.pushed: tuple[str, tuple[str, ...], bool] | None = None
         self.noting = anyio.Lock()
+        self.opening = anyio.Lock()
         self.probes = 0
         acts = doors.kinds.acts(state.tenant.kind.name)(self)
         assert isinstance(acts, Acts)

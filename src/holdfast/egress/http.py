@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from holdfast.egress.rules import is_override
 from holdfast.egress.streams import CHUNK, Ended, Stream
 from holdfast.patterns import lazy
 
@@ -196,10 +197,6 @@ HEADERS = frozenset(
 """Headers allowed in requests to destinations with bounds. A policy may name more."""
 
 _PREFIXES = (b"sec-ch-", b"sec-fetch-", b"x-stainless-")
-_OVERRIDE = lazy(
-    rb"x-(?:http-)?method(?:-override)?|x-http-method.*|x-(?:original|rewrite|rewritten|forwarded|override|proxy|real"
-    rb"|envoy|accel|waws|sendfile).*|forwarded.*|x-host|x-http-host.*|x-(?:url|uri|path|scheme)|request-uri|destination"
-)
 _WORDS = frozenset(
     b"_method __method _http_method _httpmethod $httpmethod $http_method httpmethod http_method_override "
     b"method_override x_http_method x_http_method_override x_method_override".split()
@@ -208,11 +205,6 @@ _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
 _IN_FORM = lazy(rb"(?:\A|[&;\"'=\s])[_.\[ ]_?(?:http_?)?method(?![a-z0-9_])", re.IGNORECASE)
 _KEPT = 64
 _ROUNDS = 4
-
-
-def is_override(name: bytes) -> bool:
-    """Return True for a header from which some server takes the method, path, or host of a request."""
-    return _OVERRIDE.fullmatch(name.lower().replace(b"_", b"-")) is not None
 
 
 def check_bounded(head: Head, named: Iterable[str]) -> None:

@@ -24,6 +24,10 @@ _AUTHORITY = lazy(rb"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
 _TARGET = lazy(rb"/[!-~]*")
 _ABSOLUTE = lazy(rb"http://([^/?#]*)(/[!-~]*)?")
 _PERCENT = lazy(r"%([0-9A-Fa-f]{2})?")
+_OVERRIDE = lazy(
+    rb"x-(?:http-)?method(?:-override)?|x-http-method.*|x-(?:original|rewrite|rewritten|forwarded|override|proxy|real"
+    rb"|envoy|accel|waws|sendfile).*|forwarded.*|x-host|x-http-host.*|x-(?:url|uri|path|scheme)|request-uri|destination"
+)
 _SLASHES = "\u2044\u2215\u29f8\u2216\u29f9\u29f5"
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
 
@@ -278,3 +282,8 @@ def _exact(host: str) -> str:
             f"the egress policy names the host {host!r}, and {error}; no request was allowed. Write the exact name, "
             "without wildcards, port or path"
         ) from None
+
+
+def is_override(name: bytes) -> bool:
+    """Return True for a header from which some server takes the method, path, or host of a request."""
+    return _OVERRIDE.fullmatch(name.lower().replace(b"_", b"-")) is not None

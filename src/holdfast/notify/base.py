@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Literal, NamedTuple, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -132,7 +131,7 @@ class QuietHours(NamedTuple):
 
     start: int
     end: int
-    zone: ZoneInfo
+    zone: tzinfo
 
     def holds(self, at_us: int) -> bool:
         """Return True if the time is within the quiet hours."""
@@ -155,6 +154,8 @@ def parse_quiet(spec: str) -> QuietHours:
     start, end = (hour * 60 + minute for hour, minute in zip(hours, minutes, strict=True))
     if start == end:
         raise _wrong(spec, "it would be quiet all day, and no notice would ever be sent")
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # few users have quiet hours
+
     try:
         zone = ZoneInfo(found[5])
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -7,13 +7,13 @@ the exit status.
 from __future__ import annotations
 
 import argparse
-import difflib
+import gc
 import importlib
 import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -179,7 +179,7 @@ class Help(argparse.HelpFormatter):
 
 
 def build_parser(only: str | None = None) -> Parser:
-    """Build the parser of the command line. With `only`, load just that verb's module."""
+    """Build the parser of all verbs, of `only` one, or of their names and summaries alone for ""."""
     parser = Parser(
         prog="holdfast",
         description="Run AI agents that keep working for hours, days, and weeks.",
@@ -192,7 +192,9 @@ def build_parser(only: str | None = None) -> Parser:
     parser.add_argument("-V", action="version", version=version, help=argparse.SUPPRESS)
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, info in VERBS.items():
-        if only is not None and name != only:
+        if only and name != only:
+            continue  # dozens of parsers take longer than most modules
+        if only == "":
             verbs.add_parser(name, help=info.summary, add_help=False)
             continue
         verb = verbs.add_parser(
@@ -213,6 +215,8 @@ def build_parser(only: str | None = None) -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status. Raises `SystemExit` for invalid usage."""
+    if argv is None:
+        gc.disable()  # loading modules makes no garbage, and searching for it took a tenth of a start
     words = _verb_first(list(sys.argv[1:] if argv is None else argv))
     verb = words[0] if words else ""
     with _quiet_interrupts():
@@ -227,14 +231,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             text = next((args.__dict__[name] for name in FREE_TEXT if args.__dict__.get(name)), "")
             if text and not any(word.startswith("-") for word in unknown):
                 args.complain(f'put the text in quotes: "{" ".join([text, *unknown])}"')
-            near = difflib.get_close_matches(unknown[0], args.options, 1, cutoff=0.75)
+            near = _alike(unknown[0], args.options, 0.75)
             meant = f"; did you mean {near[0]}?" if near else ""
             args.complain(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         for word in words:
             if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
                 args.complain(f"argument {word!r} is not valid UTF-8")
         start = importlib.import_module("holdfast.app.cli.start")
-        return int(start.start(getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run"), args))
+        run = getattr(importlib.import_module(VERBS[verb].path), f"{verb}_run")
+        if argv is None:
+            gc.freeze()
+            gc.enable()
+        return int(start.start(run, args))
+
+
+def _alike(word: str, known: Iterable[str], cutoff: float) -> list[str]:
+    """Return the known word that is most like one that the user typed, if any is."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    return get_close_matches(word, list(known), 1, cutoff)
 
 
 FREE_TEXT = ("goal", "text")
@@ -288,7 +303,7 @@ def _without_verb(words: list[str]) -> int:
         parser.error(f"missing command{' before ' + unknown[0] if unknown else ''}")
     other = _OTHER_WORDS.get(words[0])
     alike = [name for name in VERBS if name[0] == words[0][:1]]
-    near = [other] if other else difflib.get_close_matches(words[0], alike, 1, cutoff=0.7)
+    near = [other] if other else _alike(words[0], alike, 0.7)
     meant = f"did you mean {near[0]!r}?" if near else "`holdfast help` lists the commands"
     if near:
         parser.example = VERBS[near[0]].example

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, NamedTuple, NoReturn, TypeVar, cast
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,7 +22,7 @@ from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import Delta, Result, result_of
 from holdfast.app.running.drive import share_of
 from holdfast.app.settings.config import database_path
-from holdfast.brain.doors import NoObserver, Observer, ToolRunner
+from holdfast.brain.doors import Attempt, NoObserver, Observer, ToolRunner
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import alongside
 from holdfast.brain.wake import wake
@@ -75,13 +75,22 @@ async def to_rest(
 async def _within(runtime: Runtime, session_id: str, tools: Mapping[str, Runner]) -> dict[str, ToolRunner]:
     """Return the functions for the calls of one session."""
     row = await runtime.store.find(session_id)
-    context = ToolContext(
-        session_id=row.session_id,
-        session_key=row.key,
-        call_id="",
-        idempotency_key="",
-        workspace=Path(row.workspace),
-    )
+
+    def context(call_id: str, key: str, attempt: Attempt) -> ToolContext:
+        async def child(name: str, value: dict[str, Any]) -> Result:
+            return await result_of(runtime, await attempt.child(name, value))
+
+        return ToolContext(
+            session_id=row.session_id,
+            session_key=row.key,
+            call_id=call_id,
+            idempotency_key=key,
+            workspace=Path(row.workspace),
+            attempt=attempt.number,
+            seq=attempt.seq,
+            _child=child,
+        )
+
     return {name: each.within(context) for name, each in tools.items()}
 
 

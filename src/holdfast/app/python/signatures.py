@@ -8,14 +8,18 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
+from holdfast.app.python.types import Result
 from holdfast.errors import UsageError
+from holdfast.session.tools import SpawnInput
 from holdfast.session.tools.output import unchecked
+
+Child = Callable[[str, dict[str, Any]], Awaitable[Result]]
 
 KEY = "idempotency_key"
 """The parameter of a keyed tool that the model does not see."""
@@ -27,7 +31,8 @@ class ToolContext:
 
     A function gets it in each parameter of this type; the model does not see such a parameter. When a call is tried
     again after a crash, `call_id` and `idempotency_key` are the same as before. `session_key` is the key of the
-    session, empty without one. `workspace` is the folder that the session works in.
+    session, empty without one. `workspace` is the folder that the session works in. `attempt` is the number of this
+    try, from 1, and `seq` the position of the event that started it; in a probe, those of the try in question.
     """
 
     session_id: str
@@ -35,6 +40,40 @@ class ToolContext:
     call_id: str
     idempotency_key: str
     workspace: Path
+    attempt: int
+    seq: int
+    _child: Child = dataclasses.field(repr=False, compare=False)
+
+    async def child(
+        self,
+        goal: str,
+        *,
+        key: str,
+        name: str = "",
+        tools: Sequence[str] | None = None,
+        criteria: Sequence[str] = (),
+        budget_usd: float | None = None,
+        max_turns: int | None = None,
+        same_workspace: bool = False,
+    ) -> Result:
+        """Open a child of the session, wait until it is done, has failed, or is at a cap, and return its result.
+
+        It is the child that the tool `spawn` opens: of the same agent and model, below the caps of the session. `key`
+        names it within the call: a call that is repeated after a crash finds the child that it opened before. `tools`
+        are some of the session's (default: all). It works in a folder of its own, or with `same_workspace` in that of
+        the session. The time limit of the tool goes on meanwhile, so raise `timeout_s`; a child that is not done by
+        then continues, and the model reads its report. Raises `UsageError` when no child may be opened.
+        """
+        given = {"goal": goal, "name": name, "criteria": list(criteria), "budget_usd": budget_usd}
+        given |= {"max_turns": max_turns, "tools": list(tools) if tools is not None else None}
+        given["workspace"] = "same" if same_workspace else "fresh"
+        if not key:
+            raise UsageError("a child needs a key, by which a repeated call finds it; an example is key='review'")
+        try:
+            msgspec.convert(given, SpawnInput)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"no child was opened: {error}") from error
+        return await self._child(key, given)
 
 
 ALLOWED = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import dataclasses
 import functools
 import inspect
 import math
@@ -19,7 +18,7 @@ import anyio.lowlevel
 import msgspec
 
 from holdfast.app.python.signatures import KEY, Signature, ToolContext
-from holdfast.brain.doors import CustomResult
+from holdfast.brain.doors import FIRST, Attempt, CustomResult
 from holdfast.errors import UsageError
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import CustomTool
@@ -128,8 +127,12 @@ class Tool(Generic[P, R]):
         return Runner(self.spec, self._signature, self._function, self._probe)
 
 
+Contexts = Callable[[str, str, Attempt], ToolContext]
+"""Makes the context of a call from its id, its idempotency key, and the attempt."""
+
+
 class Runner:
-    """Runs calls of one tool, a `ToolRunner`. `context` is that of the session, without a call."""
+    """Runs calls of one tool, a `ToolRunner`. `context` makes the context of a call, in one session."""
 
     def __init__(
         self,
@@ -137,7 +140,7 @@ class Runner:
         signature: Signature,
         function: Callable[..., Any],
         probe: Callable[..., Any] | None,
-        context: ToolContext | None = None,
+        context: Contexts | None = None,
     ) -> None:
         self._context = context
         self._spec = spec
@@ -150,11 +153,11 @@ class Runner:
         """The tool's declaration, as recorded in the log."""
         return self._spec
 
-    def within(self, context: ToolContext) -> Runner:
+    def within(self, context: Contexts) -> Runner:
         """Return the runner of this tool in one session."""
         return Runner(self._spec, self._signature, self._function, self._probe, context)
 
-    async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
+    async def run(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> CustomResult:
         """Run one call. An invalid input, an exception, and an exceeded time limit are results, not errors."""
         try:
             arguments = self._signature.arguments(value)
@@ -163,7 +166,7 @@ class Runner:
             return CustomResult(False, f"the input of {self._spec.name} is not valid: {why}; nothing was done")
         if self._spec.keyed:
             arguments[KEY] = key
-        arguments |= self._contexts(call_id, key)
+        arguments |= self._contexts(call_id, key, attempt)
         try:
             result = await self._bounded(self._function, arguments)
         except _Overdue:
@@ -175,7 +178,7 @@ class Runner:
             return CustomResult(False, shortened(f"{name}: {error}" if str(error) else name))
         return _shown(self._spec.name, result)
 
-    async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
+    async def probe(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> bool | None:
         """Return whether that call happened, by the registered probe; None when unknown."""
         if self._probe is None:
             return None
@@ -183,7 +186,7 @@ class Runner:
             arguments = self._signature.arguments(value)
         except msgspec.ValidationError:
             return False  # such a call never reached the function
-        arguments |= {KEY: key, **self._contexts(call_id, key)}
+        arguments |= {KEY: key, **self._contexts(call_id, key, attempt)}
         for name, parameter in self._signature.parameters.items():
             if parameter.default is not parameter.empty:
                 arguments.setdefault(name, parameter.default)
@@ -194,13 +197,12 @@ class Runner:
             return None
         return said if isinstance(said, bool) else None
 
-    def _contexts(self, call_id: str, key: str) -> dict[str, ToolContext]:
+    def _contexts(self, call_id: str, key: str, attempt: Attempt) -> dict[str, ToolContext]:
         """Return the arguments of the type `ToolContext`."""
         if not self._signature.contexts:
             return {}
         assert self._context is not None, "a tool runs in a session"
-        given = dataclasses.replace(self._context, call_id=call_id, idempotency_key=key)
-        return dict.fromkeys(self._signature.contexts, given)
+        return dict.fromkeys(self._signature.contexts, self._context(call_id, key, attempt))
 
     async def _bounded(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
         """Call a function within the time limit. Raises `_Overdue`, and everything that the function raises."""

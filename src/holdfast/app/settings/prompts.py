@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
+import holdfast.prompts
 from holdfast.app.settings.trust import read_beneath
 from holdfast.app.settings.values import nearest
 from holdfast.errors import UsageError
@@ -26,6 +26,8 @@ command of a loop: in its iterations and in the stages before them."""
 BYTES_MAX = 65_536
 """Maximum size of a prompt in bytes: a longer one would fill most of a context."""
 
+_OURS = Path(holdfast.prompts.__file__).parent
+
 _NO_PROMPTS = frozenset({"readme.md"})
 
 
@@ -39,7 +41,7 @@ class Prompts:
 
 def load_prompt(name: str) -> tuple[str, str]:
     """A prompt of this package: its text and the SHA-256 hex of its bytes."""
-    data = resources.files("holdfast.prompts").joinpath(f"{name}.md").read_bytes()
+    data = (_OURS / f"{name}.md").read_bytes()
     return data.decode(), hashlib.sha256(data).hexdigest()
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.values import count, known_key
-from holdfast.egress.http import is_override
-from holdfast.egress.rules import Malformed, Place, read_authority, read_host
+from holdfast.egress.rules import Malformed, Place, is_override, read_authority, read_host
 from holdfast.errors import UsageError
 from holdfast.facts.session import Destination
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection
 from typing import Any
@@ -36,6 +35,8 @@ LISTED = 40
 
 def nearest(name: str, known: Collection[str], listed_by: str = "") -> str:
     """Suggest the nearest known name, or list them; of many only the first, with the command that lists all."""
+    import difflib  # only a mistake needs it
+
     near = difflib.get_close_matches(name, known, 1)
     if near:
         return f"did you mean {near[0]!r}?"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import Any
 
+import anyio
 import msgspec
 
 from holdfast.brain.shift import Shift
-from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.errors import CannotRunSafely, HeadMoved, UsageError
 from holdfast.facts.base import Fact, Text, Usage, text_of
 from holdfast.facts.model import AgentMessage
 from holdfast.facts.people import UserCancel, UserMessage
@@ -33,24 +35,64 @@ NO_ONE_ELSE = frozenset({"cap", "budget", "context"})
 
 async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
     """Open a child: its first event, the parent's event, and the call's result commit together."""
+    child_id = _child_id(shift.state.session_id, call)
+    found = _beginning(shift, call, value, child_id)
+    if isinstance(found, str):
+        await _answer(shift, call, found, ok=False)
+        return
+    opened, child = found
+    result = ToolResult(
+        call_id=call.call_id, outcome="ok", content=f"Child session {child_id} is open and begins to work."
+    )
+    await shift.decision(opened, result, posts=[shift.post_to(child_id, "created", child)])
+
+
+async def run_for(shift: Shift, call_id: str, key: str, value: dict[str, Any]) -> str:
+    """Open a child for a function that runs this call, wait for the child's end, and return its id.
+
+    When the call is repeated after a crash, the same key finds the same child. Raises `UsageError` if none may be
+    opened, and when the session is stopped.
+    """
+    call = shift.state.call(call_id)
+    child_id = _child_id(shift.state.session_id, call, key)
+    async with shift.opening:
+        while child_id not in shift.state.children:
+            await shift.refresh()
+            if shift.state.paused or shift.state.stopping:  # S14: nothing new begins, as with a call
+                raise UsageError("No child was opened: the session was paused or stopped.")
+            found = _beginning(shift, call, value, child_id)
+            if isinstance(found, str):
+                raise UsageError(found)
+            opened, child = found
+            shift.decided_at = shift.state.seq
+            with suppress(HeadMoved), anyio.CancelScope(shield=True):
+                await shift.decision(opened, posts=[shift.post_to(child_id, "created", child)])
+    while shift.state.children[child_id].status is None:
+        if shift.state.stopping:
+            raise UsageError(f"the session was stopped while its child {child_id} worked")
+        await shift.doors.log.wait(shift.state.session_id, shift.state.seq)
+        await shift.refresh()
+    return child_id
+
+
+def _beginning(
+    shift: Shift, call: Call, value: dict[str, Any], child_id: str
+) -> tuple[ChildOpened, SessionCreated] | str:
+    """Return the parent's event and the child's first one, or the reason why no child may be opened."""
     problem = _may_not(shift)
     if problem:
-        await _answer(shift, call, problem, ok=False)
-        return
+        return problem
     created = shift.state.created
     assert created is not None
-    child_id = _child_id(shift.state.session_id, call)
     agent = _agent(created.agent, value)
     if isinstance(agent, str):
-        await _answer(shift, call, agent, ok=False)
-        return
+        return agent
     try:
         budget_pico = _budget(shift, agent, value.get("budget_usd"))
         near = created.workspace
         workspace = near if value.get("workspace") == "same" else shift.doors.workspace(child_id, near)
     except (CannotRunSafely, UsageError) as error:
-        await _answer(shift, call, f"No child was opened: {error}.", ok=False)
-        return
+        return f"No child was opened: {error}."
     mine, turns = shift.state.limits, value.get("max_turns")
     turns = min(turns, mine.max_turns) if turns is not None else mine.max_turns
     environment = created.environment
@@ -86,17 +128,15 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
         name=str(value.get("name", "")),
         budget_pico=budget_pico,
     )
-    result = ToolResult(
-        call_id=call.call_id, outcome="ok", content=f"Child session {child_id} is open and begins to work."
-    )
-    await shift.decision(opened, result, posts=[shift.post_to(child_id, "created", child)])
+    return opened, child
 
 
-def _child_id(parent_id: str, call: Call) -> str:
-    """Return the id of the child that a call opens. It is derived from the call, so a retry after a crash takes up
-    everything that the interrupted spawn left behind.
+def _child_id(parent_id: str, call: Call, key: str = "") -> str:
+    """Return the id of the child that a call opens, or a function that runs the call, under a key.
+
+    It is derived from them, so a retry after a crash takes up everything that the interrupted one left behind.
     """
-    drawn = hashlib.sha256(f"{parent_id} {call.call_id}".encode()).digest()
+    drawn = hashlib.sha256(f"{parent_id} {call.call_id}{key and f' {key}'}".encode()).digest()
     return new_session_id(call.at_us, lambda size: drawn[:size])
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 import anyio
 
 from holdfast.brain.acts import child as child_act
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.doors import CustomResult, ToolRunner
+from holdfast.brain.doors import Attempt, CustomResult, Opens, ToolRunner, no_children
 from holdfast.brain.shift import Answer, Shift, first_error
 from holdfast.errors import UsageError
 from holdfast.facts.base import text_of
@@ -185,7 +186,8 @@ async def _run_custom(shift: Shift, use: AgentToolUse) -> None:
     """Run one function to its end: a user's stop does not interrupt it, since its outcome would be unknown."""
     began_s = shift.doors.clock.monotonic_s()
     found = custom_runner(shift, use.name)
-    result = await found.run(use.call_id, use.input, key_of(shift, use.call_id))
+    attempt = _attempt(shift, use.call_id, partial(child_act.run_for, shift, use.call_id))
+    result = await found.run(use.call_id, use.input, key_of(shift, use.call_id), attempt)
     call = shift.state.call(use.call_id)
     if result.unknown:
         await shift.fact(_custom_unknown(call, result))
@@ -197,7 +199,12 @@ async def _run_custom(shift: Shift, use: AgentToolUse) -> None:
 async def probe_custom(shift: Shift, use: AgentToolUse) -> bool | None:
     """Ask the tool's own probe if a call of a dead process happened; None if unknown."""
     found = custom_runner(shift, use.name)
-    return await found.probe(use.call_id, use.input, key_of(shift, use.call_id))
+    return await found.probe(use.call_id, use.input, key_of(shift, use.call_id), _attempt(shift, use.call_id))
+
+
+def _attempt(shift: Shift, call_id: str, child: Opens = no_children) -> Attempt:
+    call = shift.state.call(call_id)
+    return Attempt(call.attempt, call.dispatch_seq, child)
 
 
 def custom_settled(

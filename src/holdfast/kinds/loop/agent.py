@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
 from msgspec.structs import replace
 
-from holdfast.brain.doors import CustomResult, ToolRunner
+from holdfast.brain.doors import FIRST, Attempt, CustomResult, ToolRunner
 from holdfast.brain.recall import recall
 from holdfast.errors import ContractInvalid, HoldfastError, ModelError
 from holdfast.facts.base import Usage
@@ -151,14 +151,14 @@ class LoopTool:
     log: Log
     snapshots: Snapshots
 
-    async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
+    async def run(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> CustomResult:
         """Run the tool. An error of the machine becomes the result of the call."""
         try:
             return CustomResult(True, await self._result())
         except (HoldfastError, OSError) as error:
             return CustomResult(False, str(error))
 
-    async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
+    async def probe(self, call_id: str, value: dict[str, Any], key: str, attempt: Attempt = FIRST) -> bool | None:
         """Never called, since each of these tools may be repeated."""
         return None
 
