@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import re
 import signal
 import socket
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.app.families import until
 from tests.app.terminal import Type, ended, rows, script, spawn, turn, typed
-from tests.serve.served import API, failure, quick, serving
+from tests.serve.served import API, Served, ends, failure, quick, serving
 
 
 def test_one_server_per_home(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
@@ -114,6 +117,43 @@ def test_a_signal_releases_sessions_and_ends_streams(
         assert server.ended().went(code).code == code
     row = json.loads(type("ps", "--json").out)
     assert (row["state"], row["detail"]) == ("runnable", "the process was asked to stop")
+
+
+def test_a_server_whose_output_nobody_reads_goes_on(tmp_path: Path, holdfast_home: Path) -> None:
+    process = spawn("serve", "--port", "0", "--json", env={"HOLDFAST_MODEL": quick(tmp_path)})
+    assert process.stdout is not None
+    assert process.stderr is not None
+    told = json.loads(process.stdout.readline())
+    for pipe in (process.stdout, process.stderr):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 4_096)
+    served = Served(holdfast_home, process, told["url"], told["link"])
+    with served.client(served.key("ada", "admin")) as client:
+        for number in range(8):
+            ends(client, client.post(API + "/sessions", json={"goal": f"{number}"}).json()["session_id"])
+    process.terminate()
+    said = ended(process).went(0)
+    assert len(said.out) > 8_192
+    assert all(json.loads(line)["type"] != "dropped" for line in said.out.splitlines())
+
+
+def test_a_shown_demo_is_not_killed_at_random() -> None:
+    typed("demo", "--serve", "--kills", "2").refused(2, "--kills", "holdfast demo --serve")
+
+
+@pytest.mark.faults
+def test_the_demo_shows_a_mission_until_it_is_stopped(tmp_path: Path, holdfast_home: Path) -> None:
+    with open(tmp_path / "err", "w") as err:
+        process = spawn("demo", "--serve", "--library", "mini==1.0", "--json", stderr=err)
+    assert process.stdout is not None
+    told = json.loads(next(line for line in process.stdout if '"type":"link"' in line))
+    with httpx.Client(base_url=told["url"], headers={"accept": "text/html"}, trust_env=False) as browser:
+        browser.get(told["link"])
+        (mission,) = set(re.findall(r"/missions/(ses_\w+)", browser.get("/missions").text))
+        until(lambda: "running" in browser.get(f"/missions/{mission}").text, process)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130, (tmp_path / "err").read_text()
+    assert f"holdfast wake {mission}" in (tmp_path / "err").read_text()
 
 
 def test_another_address_is_served_with_a_key(type: Type, tmp_path: Path, holdfast_home: Path) -> None:

@@ -38,7 +38,9 @@ class Call:
     args: argparse.Namespace
     settings: Settings
     above: Callable[[str], None] | None = None
-    """Receives notes while the live view is drawn."""
+    """Receives notes while the live view is drawn, and in a process that must not wait for their reader."""
+    out: Callable[[str], None] | None = None
+    """Receives the lines of standard output in such a process."""
 
     @property
     def json(self) -> bool:
@@ -67,7 +69,11 @@ class Call:
 
     def emit(self, value: dict[str, Any]) -> None:
         """Print one JSON object as a line of standard output, with hidden characters as `\\uXXXX`."""
-        _put(sys.stdout, visible_json(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
+        line = visible_json(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        if self.out is not None:
+            self.out(line)
+        else:
+            _put(sys.stdout, line)
 
     def typed(self, *words: str) -> str:
         """Format a command that the user can run as is, for the same home and log."""
@@ -88,16 +94,22 @@ def _put(stream: TextIO, line: str) -> None:
     try:
         stream.write(line + "\n")
         stream.flush()
-    except BrokenPipeError:
-        raise ReaderGone from None
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes what is left once more at its end
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        kind = StorageFull if full else CannotRunSafely
-        raise kind(
-            f"standard output cannot be written ({error.strerror}); sessions are kept in the log and intact: "
-            "redirect the output and run the command again"
-        ) from None
+        if not isinstance(error, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes what is left once more at its end
+        raise write_error(error) from None
+
+
+def write_error(error: OSError) -> Exception:
+    """Return the error of a failed write to standard output: `ReaderGone`, `StorageFull`, or `CannotRunSafely`."""
+    if isinstance(error, BrokenPipeError):
+        return ReaderGone()
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    kind = StorageFull if full else CannotRunSafely
+    return kind(
+        f"standard output cannot be written ({error.strerror}); sessions are kept in the log and intact: redirect the "
+        "output and run the command again"
+    )
 
 
 def positive(text: str) -> int:

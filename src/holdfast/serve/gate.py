@@ -187,6 +187,8 @@ class Gate:
                 self._refusals.add(scope, status, text)
             if not started:
                 response = self._failed(Request(scope), status, kind, text)
+                if isinstance(error, HTTPException):
+                    response.headers.update(error.headers or {})  # the methods that a path allows
                 if status in (408, 413):
                     response.headers["connection"] = "close"
                 if status == 429:

@@ -41,12 +41,12 @@ class SessionWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     folder in the home.
     """
 
-    goal: str
+    goal: Annotated[str, msgspec.Meta(min_length=1)]
     key: str = ""
     workspace: str = ""
     model: str = ""
     budget_usd: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
-    max_turns: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_turns: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
 
 
 PROJECTS_MAX = 10_000

@@ -15,6 +15,7 @@ from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.home import serve
+from holdfast.app.line_writer import unhindered
 from holdfast.app.news import end_jobs, look_after
 from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
@@ -94,7 +95,7 @@ async def serve_sessions(
     channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
     database = database_path(call.settings)
     index = SearchIndex(search_path(database))
-    with serve(runtime.home, runtime.worker.worker_id, database), closing(index):
+    with serve(runtime.home, runtime.worker.worker_id, database), closing(index), unhindered(call):
         work = _Work(call, runtime)
         work.say(
             f"serving {runtime.home.path}, up to {counted(limit, 'session')} at a time; Ctrl-C stops it, and loses "

@@ -6,14 +6,15 @@ import argparse
 import os
 import shutil
 import subprocess
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from holdfast.app.call import Call, span
 from holdfast.app.cli.worker import concurrency, concurrency_argument, serve_sessions
-from holdfast.app.compose import open_runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.home import Home, Serving, only_server, open_home, server_of
 from holdfast.app.server.site import site_of
 from holdfast.app.settings.config import database_path, has_desktop, local_caller
@@ -46,8 +47,27 @@ def _port(text: str) -> int:
     return int(text)
 
 
+class Place(NamedTuple):
+    """The address to listen on, the one that users type if it is another, and whether to print a login link."""
+
+    host: str = HOST
+    port: int = 0
+    url: str | None = None
+    link: bool = True
+
+
 async def serve_run(call: Call) -> int:
     """Run sessions and answer HTTP requests until a signal arrives."""
+    limit, args = concurrency(call), call.args
+    async with open_runtime(call.settings) as runtime:
+        await serve_home(call, runtime, limit, Place(args.host, args.port, args.url, not args.no_link))
+    raise AssertionError("a server ends by being stopped")
+
+
+async def serve_home(
+    call: Call, runtime: Runtime, limit: int, place: Place, begin: Callable[[], Awaitable[object]] | None = None
+) -> NoReturn:
+    """Serve an opened home until cancelled. `begin` runs first, once nothing can prevent the server from starting."""
     try:
         from holdfast.serve import server
     except ImportError as error:
@@ -55,34 +75,34 @@ async def serve_run(call: Call) -> int:
             f"the server needs packages that are not installed ({error.name}); nothing was started. Install them with: "
             "pip install 'holdfast[serve]'"
         ) from error
-    limit, args, database = concurrency(call), call.args, database_path(call.settings)
-    async with open_runtime(call.settings) as runtime:
-        with only_server(runtime.home, database) as announce:
-            access = Access(runtime.home.path, SystemClock(), system_entropy)
-            listening = server.listen(args.host, args.port)
-            with listening, closing(SearchIndex(search_path(database))) as index:
-                if not server.is_loopback(args.host) and not any(each.kind == "key" for each in access.all()):
-                    raise CannotRunSafely(
-                        f"{args.host} can be reached from other machines, and this home has no API key; nothing was "
-                        "started. Create one first: holdfast keys create NAME --role operator"
-                    )
-                port = listening.getsockname()[1]
-                site = site_of(runtime, access, index, _url(args, port))
-                app = server.application(site, host=args.host, port=port, tell=call.note)
-                announce(Serving(os.getpid(), runtime.worker.worker_id, site.url))
-                if not args.no_link:
-                    _show_link(call, access, site.url)
-                await serve_sessions(call, runtime, limit, lambda: server.run(site, app, listening))
-    raise AssertionError("a server ends by being stopped")
+    database = database_path(call.settings)
+    with only_server(runtime.home, database) as announce:
+        access = Access(runtime.home.path, SystemClock(), system_entropy)
+        listening = server.listen(place.host, place.port)
+        with listening, closing(SearchIndex(search_path(database))) as index:
+            if not server.is_loopback(place.host) and not any(each.kind == "key" for each in access.all()):
+                raise CannotRunSafely(
+                    f"{place.host} can be reached from other machines, and this home has no API key; nothing was "
+                    "started. Create one first: holdfast keys create NAME --role operator"
+                )
+            port = listening.getsockname()[1]
+            site = site_of(runtime, access, index, _url(place, port))
+            app = server.application(site, host=place.host, port=port, tell=call.note)
+            if begin is not None:
+                await begin()
+            announce(Serving(os.getpid(), runtime.worker.worker_id, site.url))
+            if place.link:
+                _show_link(call, access, site.url)
+            await serve_sessions(call, runtime, limit, lambda: server.run(site, app, listening))
 
 
-def _url(args: argparse.Namespace, port: int) -> str:
+def _url(place: Place, port: int) -> str:
     """The address that users type. Raises `UsageError`."""
-    if args.url is None:
-        return f"http://{f'[{args.host}]' if ':' in args.host else args.host}:{port}"
-    url = urlsplit(args.url)
+    if place.url is None:
+        return f"http://{f'[{place.host}]' if ':' in place.host else place.host}:{port}"
+    url = urlsplit(place.url)
     if url.scheme not in ("http", "https") or not url.netloc or url.path not in ("", "/") or url.query:
-        raise UsageError(f"--url {args.url!r} is not an address such as https://holdfast.example.com")
+        raise UsageError(f"--url {place.url!r} is not an address such as https://holdfast.example.com")
     return f"{url.scheme}://{url.netloc}"
 
 

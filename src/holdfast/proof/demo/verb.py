@@ -50,7 +50,10 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", metavar="DIR", help="New or empty folder to work in; it is kept")
     parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
     parser.add_argument("--mission", action="store_true", help="Run a mission that rebuilds the whole library")
-    mission = parser.add_argument_group("with --mission")
+    parser.add_argument(
+        "--serve", action="store_true", help="Run such a mission until Ctrl-C, and show it in a browser (see `serve`)"
+    )
+    mission = parser.add_argument_group("with --mission or --serve")
     mission.add_argument("--workers", metavar="N", type=int, help="Number of workers at a time (default: 4)")
     mission.add_argument("--fault", metavar="CLASS[:RATE]", action="append", help=f"A fault of the oracle: {FAULTS}")
     mission.add_argument("--rubric-share", metavar="F", type=float, help="Share of criteria that only a judge decides")
@@ -63,7 +66,7 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def demo_run(call: Call) -> int:
     """Run the demo of a session or, with --mission, of a mission."""
-    if call.args.mission:
+    if call.args.mission or call.args.serve:
         if call.args.model or call.args.base_url or call.args.kill_at != "auto":
             raise UsageError(
                 "--model, --base-url and --kill-at go with the demonstration of one session; leave them out with "

@@ -17,6 +17,8 @@ from holdfast.session.rows import ItemRow
 
 ITEMS_MAX = 500
 
+TEN_YEARS_S = 315_360_000
+
 
 class InboxQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`limit` bounds the number of items."""
@@ -57,8 +59,8 @@ class ItemAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     verdict: Verdict
     digest: str
     note: str = ""
-    for_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    uses: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    for_s: Annotated[float, msgspec.Meta(gt=0, le=TEN_YEARS_S)] | None = None
+    uses: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
     match: str | None = None
     budget_usd: Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None = None
 

@@ -9,7 +9,6 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from holdfast.serve.access import Role, Visitor
 from holdfast.serve.gate import Refusal, require
@@ -18,6 +17,8 @@ from holdfast.service.intake import Intake
 from holdfast.session.rows import SessionRow
 
 PREFIX = "/holdfast/v1"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 KEY_MAX = 200
 """Characters of an idempotency key."""
@@ -76,8 +77,8 @@ class Operation:
     takes_key: bool = False
     media_type: str = "application/json"
 
-    def route(self, site: Site) -> Route:
-        """Return the route."""
+    def endpoint(self, site: Site) -> Endpoint:
+        """Return the function that answers requests."""
 
         async def endpoint(request: Request) -> Response:
             visitor = require(request, self.role)
@@ -99,7 +100,7 @@ class Operation:
                 return result
             return Response(msgspec.json.encode(result), media_type="application/json")
 
-        return Route(PREFIX + self.path, endpoint, methods=[self.method])
+        return endpoint
 
     def _query(self, request: Request) -> msgspec.Struct:
         given = request.query_params

@@ -17,7 +17,7 @@ HITS_MAX = 100
 class SearchQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`q` has the words and filters of `holdfast search`, `after` is the cursor of a page."""
 
-    q: str
+    q: Annotated[str, msgspec.Meta(min_length=1)]
     after: str = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=HITS_MAX)] = 20
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import NoReturn
+
 from anyio import get_cancelled_exc_class
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.running.drive import observer_for
 from holdfast.app.running.opening import check_machine
+from holdfast.app.server.verbs import Place, serve_home
 from holdfast.app.settings.config import budget_pico
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
@@ -17,7 +21,7 @@ from holdfast.proof.demo.brain_process import Watch, chain_ok
 from holdfast.proof.demo.material import work_folder
 from holdfast.proof.demo.mission.count import count_mission, read_family
 from holdfast.proof.demo.mission.live import live, open_mission
-from holdfast.proof.demo.mission.material import prepare_mission
+from holdfast.proof.demo.mission.material import MissionMaterial, prepare_mission
 from holdfast.proof.demo.mission.report import MissionStory
 from holdfast.proof.demo.mission.truth import find_truth
 from holdfast.proof.oracle.faults import parse_faults
@@ -29,6 +33,8 @@ from holdfast.session.rows import SessionRow
 WORKERS = 4
 WORKERS_MAX = 64
 KILLS_MAX = 1_000
+BESIDE = 8
+"""Sessions at a time beside the workers: the mission itself, its planner, judges, and those that a user opens."""
 
 
 async def run_mission(call: Call) -> int:
@@ -55,23 +61,32 @@ async def _run(call: Call) -> int:
     share = args.rubric_share or 0.0
     if not 0.0 <= share <= 1.0:
         raise UsageError(f"--rubric-share {share:g} has to be from 0 to 1, for example --rubric-share 0.3")
+    if args.serve and kills:
+        raise UsageError("--kills ends the runtime, and the server with it; leave it out: holdfast demo --serve")
     async with open_runtime(call.settings) as runtime:
         session_id = runtime.intake.new_session_id()
         repo = work_folder(args.keep, runtime.home.workspaces / f"{session_id}-repo")
         await check_machine(call, runtime, Workspace(str(runtime.home.workspaces / session_id), True))
-        call.note(f"fetching and stripping {args.library} …")
-        material = await prepare_mission(
-            runtime,
-            args.library,
-            repo,
-            session_id,
-            faults=faults,
-            seed=args.seed or 0,
-            rubric_share=share,
-            more=args.packages or (),
-            say=call.note,
-        )
-        await open_mission(runtime, session_id, material, workers=workers, budget_pico=cap)
+
+        async def begin() -> MissionMaterial:
+            call.note(f"fetching and stripping {args.library} …")
+            material = await prepare_mission(
+                runtime,
+                args.library,
+                repo,
+                session_id,
+                faults=faults,
+                seed=args.seed or 0,
+                rubric_share=share,
+                more=args.packages or (),
+                say=call.note,
+            )
+            await open_mission(runtime, session_id, material, workers=workers, budget_pico=cap)
+            return material
+
+        if args.serve:
+            await _served(call, runtime, session_id, workers, begin)
+        material = await begin()
         watch = Watch(runtime, session_id, observer_for(call))
         try:
             lived = await live(watch, len(material.items), kills, args.seed or 0, call.note)
@@ -101,6 +116,17 @@ async def _run(call: Call) -> int:
         call.say(f"  look      {call.typed('mission', 'show', session_id)}")
         call.say(f"  files     {repo}, branch holdfast/demo/main")
     return story.exit_code
+
+
+async def _served(
+    call: Call, runtime: Runtime, session_id: str, workers: int, begin: Callable[[], Awaitable[object]]
+) -> NoReturn:
+    """Run the mission in this process, and show it in a browser, until cancelled."""
+    try:
+        await serve_home(call, runtime, workers + BESIDE, Place(), begin)
+    except get_cancelled_exc_class():
+        call.note(f"the mission is intact and can go on: `{call.typed('wake', session_id)}`")
+        raise
 
 
 def _within(flag: str, value: int, low: int, high: int) -> int:
