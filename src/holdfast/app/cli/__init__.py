@@ -52,7 +52,9 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "loop": VerbInfo("loop", "Repeat a command until its items pass", "holdfast loop --max-iterations 20 -- claude -p"),
     "items": VerbInfo(
-        "items", "Work through a list, item by item", "holdfast items run list.jsonl --each 'Summarize: {text}'"
+        "holdfast.app.items.verb",
+        "Work through a list, item by item",
+        "holdfast items run list.jsonl --each 'Summarize: {text}'",
     ),
     "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k9q "use tabs"'),
     "inbox": VerbInfo("inbox", "List what needs your attention in all sessions", "holdfast inbox"),
