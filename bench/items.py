@@ -39,7 +39,7 @@ from holdfast.facts.session import (
     Workspace,
 )
 from holdfast.fleet.dispatch import InlineDispatcher
-from holdfast.service.items import open_items
+from holdfast.service.items.runs import open_items
 from holdfast.service.opening import NewSession, Policies
 
 RATE = 0.6

@@ -234,12 +234,10 @@ class ScriptedModel:
             case "handoff":
                 return script.handoff[number] if number < len(script.handoff) else _note(request)
             case _:
-                turns = self._turns(request)
+                parts = request.messages[0].parts if script.cases else ()
+                goal = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+                turns = next((each.turns for each in script.cases if each.contains in goal), script.turns)
                 return turns[number] if number < len(turns) else _LAST
-
-    def _turns(self, request: ModelRequest) -> tuple[ScriptTurn, ...]:
-        goal = _goal_of(request) if self._script.cases else ""
-        return next((each.turns for each in self._script.cases if each.contains in goal), self._script.turns)
 
     def _usage(self, request: ModelRequest) -> Usage:
         turn = self._turn(request)
@@ -254,10 +252,6 @@ class ScriptedModel:
 
 
 _LAST = ScriptTurn(text=DONE, usage=ScriptUsage())
-
-
-def _goal_of(request: ModelRequest) -> str:
-    return "\n".join(part.text for part in request.messages[0].parts if isinstance(part, TextPart))
 
 
 def _said_of(request: ModelRequest) -> str:

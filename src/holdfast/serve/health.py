@@ -15,9 +15,11 @@ from holdfast.serve.folds import apart
 from holdfast.serve.gate import Refusal, visitor_of
 from holdfast.serve.site import Site
 from holdfast.service.duties import duty_rows
-from holdfast.service.items import oldest_us
+from holdfast.service.items.runs import oldest_us
 from holdfast.service.spending import Line, spending
 from holdfast.session.money import usd_float
+
+OLDEST_ITEM = "Age of the oldest item of a list without an outcome; 0 without one."
 
 READY_S = 2.0
 """Time in which a server that is ready can read its log, in seconds."""
@@ -49,12 +51,11 @@ def routes(site: Site) -> list[Route]:
         if now_s - spent[0] >= SPEND_S:
             lines = await apart(spending, site.store, "model", local_time)
             spent = (now_s, lines, await oldest_us(site.store, site.store, site.kinds))
+        item_age_s = (site.clock.now_us() - spent[2]) / 1e6 if spent[2] else 0.0
         _, status = await site.pulse.after(0)
         counts = msgspec.structs.asdict(status)
         oldest = await site.store.items(limit=1)
         age_s = (site.clock.now_us() - oldest[0].opened_us) / 1e6 if oldest else 0.0
-        now_us = site.clock.now_us()
-        item_age_s = (now_us - spent[2]) / 1e6 if spent[2] is not None else 0.0
         states = {state: counts[state] for state in counts if state not in ("inbox", "stopped")}
         text = "".join(
             (
@@ -73,11 +74,7 @@ def routes(site: Site) -> list[Route]:
                     ),
                     {"": max(0.0, age_s)},
                 ),
-                _metric(
-                    *("holdfast_items_oldest_seconds", "gauge"),
-                    *("Age of the oldest item of a list without an outcome; 0 without one.", ""),
-                    {"": max(0.0, item_age_s)},
-                ),
+                _metric("holdfast_items_oldest_seconds", "gauge", OLDEST_ITEM, "", {"": max(0.0, item_age_s)}),
                 _metric(
                     *("holdfast_duty_late_seconds", "gauge", "Time since which a duty is due; 0 if it is not.", "duty"),
                     await _lateness(site),

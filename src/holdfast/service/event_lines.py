@@ -9,8 +9,8 @@ from holdfast.clock import local_time
 from holdfast.facts import duty, hands, mission, model, people, session, shift, task, tool
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Event
-from holdfast.service import item_lines
 from holdfast.service.access_lines import HOSTS_SHOWN, host_files_line, policy_line, weakness
+from holdfast.service.items import lines as item_lines
 from holdfast.session.context.text import harmless
 from holdfast.session.decide.waits import proof_text
 from holdfast.session.money import usd

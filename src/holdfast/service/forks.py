@@ -83,15 +83,11 @@ async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow,
         raise CannotRunSafely(
             f"the first event of session {origin.session_id} was erased, and a fork needs it; nothing was written"
         )
-    if created.mission is not None:
+    if created.mission is not None or created.items is not None:
+        what, shared = ("mission", "main branch") if created.mission is not None else ("run over a list", "output")
         raise UsageError(
-            f"session {origin.session_id} is a mission, and two missions cannot share its main branch; nothing was "
-            "written. Run another mission on the same contract, or fork one of its workers"
-        )
-    if created.items is not None:
-        raise UsageError(
-            f"session {origin.session_id} is a run over a list, and two runs cannot share its output; nothing was "
-            "written. Start another run, or fork the session of one item"
+            f"session {origin.session_id} is a {what}, and two cannot share its {shared}; nothing was written. Start "
+            "another one, or fork one of the sessions below it"
         )
     fork_id = new_session_id(poster.clock.now_us(), poster.entropy)
     near = created.workspace

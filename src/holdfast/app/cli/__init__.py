@@ -52,7 +52,9 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "loop": VerbInfo("loop", "Repeat a command until its items pass", "holdfast loop --max-iterations 20 -- claude -p"),
     "items": VerbInfo(
-        "items", "Work through a list, item by item", "holdfast items run list.jsonl --each 'Summarize: {text}'"
+        "holdfast.app.items.verb",
+        "Work through a list, item by item",
+        "holdfast items run list.jsonl --each 'Summarize: {text}'",
     ),
     "every": VerbInfo("duty", "Run an agent at intervals, or by a schedule", 'holdfast every 6h "Check the backups"'),
     "duty": VerbInfo(

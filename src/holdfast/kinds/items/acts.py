@@ -204,7 +204,10 @@ class ItemsActs(Acts):
         data = [await self._data(key) for key in opening.keys]
         schema = goals.VERDICT if opening.purpose == "audit" else goals.output_schema(items, opening.keys)
         if opening.purpose == "work":
-            goal = goals.work_goal(items, data, schema, await self._failure(opening.keys[0]))
+            failed_seq = items_state(shift.state).items[opening.keys[0]].failed_seq
+            failed = await self._body(failed_seq) if failed_seq else None
+            why = failed.why if isinstance(failed, ItemAudited) else str(getattr(failed, "reason", ""))
+            goal = goals.work_goal(items, data, schema, why)
         elif opening.purpose == "audit":
             ended = await self._body(items_state(shift.state).items[opening.keys[0]].ended_seq)
             assert isinstance(ended, ItemEnded)
@@ -289,11 +292,6 @@ class ItemsActs(Acts):
             assert isinstance(part, ItemsAdded)
             self._parts[item.seq] = part
         return self._parts[item.seq].items[item.place]
-
-    async def _failure(self, key: str) -> str:
-        seq = items_state(self.shift.state).items[key].failed_seq
-        fact = await self._body(seq) if seq else None
-        return fact.why if isinstance(fact, ItemAudited) else str(getattr(fact, "reason", ""))
 
     async def _body(self, seq: int) -> Fact:
         event, *_ = await self.shift.doors.log.read(self.shift.state.session_id, after=seq - 1, limit=1)

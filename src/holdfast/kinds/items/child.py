@@ -10,7 +10,7 @@ import msgspec
 from holdfast.brain.shift import Report, Shift
 from holdfast.facts.items import ItemWork
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.tool import HookRan, ToolResult
+from holdfast.facts.tool import NOT_HANDED_IN, HookRan, ToolResult
 from holdfast.hands.base import ExecResult
 from holdfast.kinds.items import schema as schemas
 from holdfast.kinds.run.acts import RunActs
@@ -61,10 +61,11 @@ class ItemActs(RunActs):
         state = self.shift.state
         for event in reversed(await self.shift.doors.log.read(state.session_id, after=max(0, state.seq - LATEST))):
             fact = event.fact
-            if (isinstance(fact, ToolResult) and fact.outcome == "error") or (
-                isinstance(fact, HookRan) and fact.blocked
-            ):
-                return f": {fact.content[-REASON_CHARACTERS:]}"
+            match fact:
+                case ToolResult(outcome="error", content=content):
+                    return f": {content[-REASON_CHARACTERS:]}"
+                case HookRan(blocked=True, content=content) if fact.event != NOT_HANDED_IN:
+                    return f": {content[-REASON_CHARACTERS:]}"
         return ""
 
     def given_up(self, park: ShiftEnded) -> ShiftEnded:

@@ -99,8 +99,11 @@ def _step(state: State, own: ItemsState, items: Items, stopped: Action | None) -
 def _rest(state: State, own: ItemsState, items: Items, stopped: Action | None, *, waited: bool) -> Action | ItemsAction:
     """Wait for children, the budget, or a user; or finish."""
     working = [name for name, work in own.works.items() if not work.waits]
+    if working and not waited:
+        return Wait()
     if working:
-        return _wait(state, working, waited=waited)
+        names = [state.children[each].name for each in working[:3] if each in state.children]
+        return _park(state, "child", f"{len(working)} at work ({', '.join(names)})")
     if stopped is not None:
         return _at_rest(own, stopped)
     if own.works:
@@ -169,13 +172,6 @@ def _advance(own: ItemsState, items: Items, *, opens: bool) -> Advance | None:
             child_id = idle.pop(0) if idle else ""
             openings.append(Opening(tuple(several), item.tries + 1, child_id=child_id))
     return Advance(over, tuple(openings)) if over or openings else None
-
-
-def _wait(state: State, working: list[str], *, waited: bool) -> Action | Wait:
-    if not waited:
-        return Wait()
-    names = [state.children[each].name for each in working[:3] if each in state.children]
-    return _park(state, "child", f"{len(working)} at work ({', '.join(names)})")
 
 
 def _finish(state: State, own: ItemsState, items: Items) -> Action | ItemsAction:

@@ -88,12 +88,7 @@ def _withdraw(own: ItemsState, key: str, item: ItemState) -> None:
 
 def _reopen(state: State, own: ItemsState) -> None:
     state.ended = None
-    own.reduced, own.reductions = None, 0
-
-
-def _listed(state: State, fact: ItemsListed, event: Event) -> None:
-    own = items_state(state)
-    own.list_ended, own.list_problem = True, fact.problem
+    own.reduced, own.list_problem = None, ""
 
 
 # --- tries -------------------------------------------------------------------------------------------
@@ -129,17 +124,6 @@ def _reported(state: State, fact: ChildFinished, event: Event) -> None:
         own.over.append(fact.child_id)
 
 
-def _told(state: State, fact: ChildMessaged, event: Event) -> None:
-    work = items_state(state).works.get(fact.child_id)
-    if work is not None:
-        work.waits, work.finished_seq = False, 0
-
-
-def _cancelled(state: State, fact: ChildCancelled, event: Event) -> None:
-    own = items_state(state)
-    own.lost = [each for each in own.lost if each != fact.child_id]
-
-
 def _mine(own: ItemsState, key: str, child_id: str) -> ItemState | None:
     """Return the item if that child works on it; None if it was changed or removed meanwhile."""
     item = own.items.get(key)
@@ -148,7 +132,7 @@ def _mine(own: ItemsState, key: str, child_id: str) -> ItemState | None:
 
 def _settle(state: State, own: ItemsState, fact: ItemEnded | ItemFailed | ItemQuarantined | ItemAudited) -> None:
     """Take an item off the work of its child. A child without items is over, or idle in a rolling context."""
-    _spend(own, fact.cost_pico)
+    own.spend(fact.cost_pico)
     work = own.works.get(fact.child_id)
     if work is None:
         return
@@ -169,11 +153,6 @@ def _over(state: State, own: ItemsState, child_id: str) -> None:
     own.lost = [each for each in own.lost if each != child_id]
     if child_id not in own.idle:
         state.children.pop(child_id, None)
-
-
-def _spend(own: ItemsState, cost_pico: int | None) -> None:
-    own.unpriced = own.unpriced or cost_pico is None
-    own.spent_pico += cost_pico or 0
 
 
 def _ended(state: State, fact: ItemEnded, event: Event) -> None:
@@ -243,33 +222,48 @@ def _audited(state: State, fact: ItemAudited, event: Event) -> None:
 # --- the output and the end ----------------------------------------------------------------------------
 
 
-def _checkpoint(state: State, fact: ItemsCheckpoint, event: Event) -> None:
+def _noted(
+    state: State,
+    fact: ItemsListed
+    | ItemsCheckpoint
+    | ItemsForecast
+    | ChildMessaged
+    | ChildCancelled
+    | BudgetSet
+    | SessionUpdated
+    | UserResume
+    | BreakerClosed,
+    event: Event,
+) -> None:
     own = items_state(state)
-    own.unwritten.clear()
-    own.rewrite, own.written = False, True
-    own.lines, own.size, own.sha256 = fact.lines, fact.size, fact.sha256
-
-
-def _forecast(state: State, fact: ItemsForecast, event: Event) -> None:
-    items_state(state).forecast = fact
+    match fact:
+        case ItemsListed():
+            own.list_ended, own.list_problem = True, fact.problem
+        case ItemsCheckpoint():
+            own.unwritten.clear()
+            own.rewrite, own.written = False, True
+            own.lines, own.size, own.sha256 = fact.lines, fact.size, fact.sha256
+        case ItemsForecast():
+            own.forecast = fact
+        case ChildMessaged() if fact.child_id in own.works:
+            work = own.works[fact.child_id]
+            work.waits, work.finished_seq = False, 0
+        case ChildCancelled():
+            own.lost = [each for each in own.lost if each != fact.child_id]
+        case BudgetSet() | SessionUpdated() | UserResume():
+            own.raised_seq = event.seq
+        case BreakerClosed() if fact.breaker == QUARANTINE:
+            own.accepted = own.quarantined
+        case _:
+            return
 
 
 def _reduced(state: State, fact: ItemsReduced, event: Event) -> None:
     own = items_state(state)
     own.reduced = fact
-    _spend(own, fact.cost_pico if fact.child_id else 0)
+    own.spend(fact.cost_pico if fact.child_id else 0)
     if fact.child_id:
         _over(state, own, fact.child_id)
-
-
-def _raised(state: State, fact: BudgetSet | SessionUpdated | UserResume, event: Event) -> None:
-    items_state(state).raised_seq = event.seq
-
-
-def _closed(state: State, fact: BreakerClosed, event: Event) -> None:
-    own = items_state(state)
-    if fact.breaker == QUARANTINE:
-        own.accepted = own.quarantined
 
 
 class ItemsKind(Kind[State]):
@@ -281,7 +275,7 @@ class ItemsKind(Kind[State]):
     sources = ("holdfast.kinds.items.kind", "holdfast.kinds.items.state")
     fold: Mapping[type[Fact], Apply] = {
         ItemsAdded: _added,
-        ItemsListed: _listed,
+        ItemsListed: _noted,
         ItemsRemoved: _removed,
         ItemsRetried: _retried,
         ItemStarted: _started,
@@ -289,16 +283,16 @@ class ItemsKind(Kind[State]):
         ItemFailed: _failed,
         ItemQuarantined: _quarantined,
         ItemAudited: _audited,
-        ItemsCheckpoint: _checkpoint,
-        ItemsForecast: _forecast,
+        ItemsCheckpoint: _noted,
+        ItemsForecast: _noted,
         ItemsReduced: _reduced,
         ChildFinished: _reported,
-        ChildMessaged: _told,
-        ChildCancelled: _cancelled,
-        BudgetSet: _raised,
-        SessionUpdated: _raised,
-        UserResume: _raised,
-        BreakerClosed: _closed,
+        ChildMessaged: _noted,
+        ChildCancelled: _noted,
+        BudgetSet: _noted,
+        SessionUpdated: _noted,
+        UserResume: _noted,
+        BreakerClosed: _noted,
     }
 
     def began(self, created: SessionCreated) -> msgspec.Struct:

@@ -13,12 +13,12 @@ import msgspec
 from holdfast.errors import CannotRunSafely, UsageError
 
 _BOUNDS = (
-    ("minimum", "maximum"),
-    ("minLength", "maxLength"),
-    ("minItems", "maxItems"),
-    ("minProperties", "maxProperties"),
+    (("number", "integer"), "minimum", "maximum"),
+    (("string",), "minLength", "maxLength"),
+    (("array",), "minItems", "maxItems"),
+    (("object",), "minProperties", "maxProperties"),
 )
-"""Keywords for a least and a most value. Without a value between them, no result is valid."""
+"""Types, and their keywords for a least and a most value. Without a value between them, no result is valid."""
 
 
 @cache
@@ -53,14 +53,15 @@ def check_schema(schema: Any) -> None:
 def problem(value: Any, schema: Mapping[str, Any]) -> str:
     """Return why a value does not meet a schema, as text for the model; empty if it does."""
     library = _library()
-    error = library.exceptions.best_match(_validator(msgspec.json.encode(schema)).iter_errors(value))
+    error = library.exceptions.best_match(compiled(msgspec.json.encode(schema)).iter_errors(value))
     if error is None:
         return ""
     return f"{error.json_path}: {error.message}"
 
 
 @cache
-def _validator(schema: bytes) -> Any:
+def compiled(schema: bytes) -> Any:
+    """Return the validator of an encoded schema."""
     whole = msgspec.json.decode(schema)
     return _library().validators.validator_for(whole)(whole)
 
@@ -85,11 +86,11 @@ def _impossible(schema: Any, at: str = "$") -> str:
         return f"{at} allows nothing"
     if not isinstance(schema, dict):
         return ""
-    for least, most in _BOUNDS:
-        if least in schema and most in schema and schema[least] > schema[most] and _needs(schema, least):
+    for kinds, least, most in _BOUNDS:
+        if schema.get("type") in kinds and least in schema and most in schema and schema[least] > schema[most]:
             return f"{at} needs a {least} of {schema[least]} and a {most} of {schema[most]}"
     own = {name: each for name, each in schema.items() if name != "enum"}
-    closed = set(own) <= {"type", "const", "title", "description", *(word for pair in _BOUNDS for word in pair)}
+    closed = set(own) <= {"type", "const", "title", "description", *(word for _, *pair in _BOUNDS for word in pair)}
     if "enum" in schema and closed and all(problem(each, own) for each in schema["enum"]):
         return f"no value of the enum at {at} is valid"
     properties, more = schema.get("properties", {}), schema.get("additionalProperties", True)
@@ -103,9 +104,3 @@ def _impossible(schema: Any, at: str = "$") -> str:
     if found and all(found):
         return found[0]
     return next(filter(None, (_impossible(each, at) for each in schema.get("allOf", ()))), "")
-
-
-def _needs(schema: Mapping[str, Any], keyword: str) -> bool:
-    """Return True if the keyword applies to every value that the schema allows."""
-    kinds = {"minimum": ("number", "integer"), "minLength": ("string",), "minItems": ("array",)}
-    return schema.get("type") in kinds.get(keyword, ("object",))

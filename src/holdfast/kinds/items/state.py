@@ -92,6 +92,11 @@ class ItemsState(msgspec.Struct):
     raised_seq: int = 0
     added: dict[int, int] = {}
 
+    def spend(self, cost_pico: int | None) -> None:
+        """Add the cost of a try, None for an unknown one."""
+        self.unpriced = self.unpriced or cost_pico is None
+        self.spent_pico += cost_pico or 0
+
 
 def items_of(created: SessionCreated | None) -> Items:
     """Return the instructions of a run over a list."""

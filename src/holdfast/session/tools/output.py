@@ -89,7 +89,8 @@ def schema_problem(value: Any, schema: Any, at: str = "input") -> str:
         return f"{at} must be one of {', '.join(map(repr, schema['enum']))}, not {value!r}"
     kinds = schema.get("type", ())
     kinds = (kinds,) if isinstance(kinds, str) else kinds
-    if kinds and not any(_is(value, kind) for kind in kinds):
+    fitting = {kind for kind in kinds if isinstance(value, _TYPES[kind])}
+    if kinds and not fitting - ({"integer", "number"} if isinstance(value, bool) else set()):
         return f"{at} must be of the type {' or '.join(kinds)}, not {value!r}"
     for name, (kind, words, fits) in _LIMITS.items():
         if name in schema and isinstance(value, kind) and not fits(value, schema[name]):
@@ -100,10 +101,6 @@ def schema_problem(value: Any, schema: Any, at: str = "input") -> str:
         found = (schema_problem(each, schema["items"], f"{at}[{place}]") for place, each in enumerate(value))
         return next(filter(None, found), "")
     return ""
-
-
-def _is(value: Any, kind: str) -> bool:
-    return isinstance(value, _TYPES[kind]) and not (isinstance(value, bool) and kind in ("integer", "number"))
 
 
 def _object_problem(value: dict[str, Any], schema: Mapping[str, Any], at: str) -> str:

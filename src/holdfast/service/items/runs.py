@@ -153,7 +153,7 @@ def _named(keys: Sequence[str]) -> str:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a run over a list stands. `oldest_us` is when the oldest item without an outcome was added, None for none.
+    """Progress of a run over a list. `oldest_us` is when the oldest item without an outcome was added, None for none.
 
     `error_seconds` and `error_cost` are the shares by which the forecast was off, known at the end.
     """

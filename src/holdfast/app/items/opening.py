@@ -15,17 +15,17 @@ import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
+from holdfast.app.items.file import ItemsFile, read_items_file
 from holdfast.app.models import settled_model
 from holdfast.app.running.opening import limits_of, policies_of, workspace_of
 from holdfast.app.settings.agent_file import load_agent, load_rules
 from holdfast.app.settings.config import budget_pico
-from holdfast.app.settings.items_file import ItemsFile, read_items_file
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.items import ItemData, Items
 from holdfast.facts.session import Agent
 from holdfast.facts.task import Run
 from holdfast.kinds.items import lists
-from holdfast.service import items as service
+from holdfast.service.items import runs as service
 from holdfast.service.opening import Change, NewSession, continue_session
 from holdfast.session.rows import SessionRow
 
@@ -101,11 +101,13 @@ def _items(args: argparse.Namespace, count: int) -> Items:
         for name in ("workers", "batch", "tries", "every", "context", "judge", "reduce", "reduce_command")
         if (value := getattr(args, name))
     }
-    share = args.max_quarantine
+    share, out = args.max_quarantine, Path(args.out or "results.jsonl")
+    if out.is_dir() or not out.name:
+        raise UsageError(f"the output {str(out)!r} is a folder; name a file in it, such as --out results.jsonl")
     return Items(
         each=args.each,
         count=count,
-        out=str(_out(args.out or "results.jsonl")),
+        out=str(out.parent.resolve() / out.name),
         schema=_schema(args.schema) if args.schema else {},
         key=args.key or "",
         run=Run(until=(args.check,) if args.check else (), sent_back_max=SENT_BACK),
@@ -126,13 +128,6 @@ def percent(text: str) -> float:
     if not 0 <= share <= 1:
         raise UsageError(f"{text!r} is not a share from 0% to 100%, such as 5%")
     return share
-
-
-def _out(text: str) -> Path:
-    path = Path(text)
-    if path.is_dir() or not path.name:
-        raise UsageError(f"the output {text!r} is a folder; name a file in it, such as --out results.jsonl")
-    return path.parent.resolve() / path.name
 
 
 def _schema(text: str) -> dict[str, Any]:

@@ -68,12 +68,11 @@ def read_items_file(path: Path) -> ItemsFile:
     if file.context not in (None, *get_args(ItemContext)):
         words = " or ".join(get_args(ItemContext))
         raise UsageError(f"context in {path} is {file.context!r}, and has to be {words}; nothing was started")
-    changes: dict[str, Any] = {name: _below(path, name, value) for name in PATHS if (value := getattr(file, name))}
+    changes: dict[str, Any] = {name: value for name in PATHS if (value := getattr(file, name))}
+    for name, value in changes.items():
+        if value.startswith(("/", "~")) or ".." in PurePosixPath(value).parts:
+            raise UsageError(
+                f"{name} in {path} is {value!r}, and has to be a path below its folder; nothing was started"
+            )
+        changes[name] = str(path.parent / value)
     return msgspec.structs.replace(file, **changes)
-
-
-def _below(file: Path, name: str, value: str) -> str:
-    parts = PurePosixPath(value).parts
-    if value.startswith(("/", "~")) or ".." in parts:
-        raise UsageError(f"{name} in {file} is {value!r}, and has to be a path below its folder; nothing was started")
-    return str(file.parent / value)

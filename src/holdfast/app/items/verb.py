@@ -14,16 +14,15 @@ from holdfast.app.call import SESSION, Call, positive, wait_argument
 from holdfast.app.cli import Help, Parser
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
+from holdfast.app.items.opening import continue_items, open_items, read_list
 from holdfast.app.running.drive import detach, drive, observer_for
-from holdfast.app.running.items_open import continue_items, open_items, read_list
 from holdfast.app.running.opening import existing
 from holdfast.errors import UsageError
 from holdfast.facts.items import ItemContext
 from holdfast.kinds.items.state import lasting
-from holdfast.service import items as service
 from holdfast.service.event_lines import counted, one_line
+from holdfast.service.items import runs as service
 from holdfast.session.money import usd
-from holdfast.session.rows import SessionRow
 
 REASONS = 20
 """Quarantined items that `show` lists."""
@@ -45,7 +44,7 @@ class WithCommand(Parser):
 def items_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `items`."""
     words = parser.add_subparsers(dest="word", metavar="WORD", required=True, parser_class=WithCommand)
-    for name, (summary, add, _) in WORDS.items():
+    for name, (summary, _) in WORDS.items():
         word = words.add_parser(name, help=summary, description=f"{summary}.", formatter_class=Help, allow_abbrev=False)
         for flag, metavar, help_ in (
             ("--home", "DIR", "Data directory (env: HOLDFAST_HOME)"),
@@ -53,13 +52,17 @@ def items_arguments(parser: argparse.ArgumentParser) -> None:
         ):
             word.add_argument(flag, metavar=metavar, help=help_, default=argparse.SUPPRESS)
         word.set_defaults(complain=word.error)
-        add(word)
+        if name == "run":
+            _run_arguments(word)
+            _agent_arguments(word)
+        else:
+            _other_arguments(name, word)
 
 
 async def items_run(call: Call) -> int:
     """Carry out the subcommand."""
     async with open_runtime(call.settings) as runtime:
-        return await WORDS[call.args.word][2](call, runtime)
+        return await WORDS[call.args.word][1](call, runtime)
 
 
 # --- run ---------------------------------------------------------------------------------------------
@@ -98,6 +101,9 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="New file for the results (default: results.jsonl)")
     parser.add_argument("--workspace", metavar="DIR", help="Folder of all sessions (default: a new one for each)")
     parser.add_argument("--no-tools", action="store_true", help="Give the agent no tools: one request for an item")
+
+
+def _agent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="M", help="Model as provider:name, such as anthropic:NAME")
     parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
     parser.add_argument("--agent", metavar="FILE", default="", help="Agent definition in TOML")
@@ -146,11 +152,19 @@ async def _run(call: Call, runtime: Runtime) -> int:
     return await drive(call, runtime, row.session_id, doors)
 
 
-# --- show --------------------------------------------------------------------------------------------
+# --- the other subcommands ---------------------------------------------------------------------------
 
 
-def _show_arguments(parser: argparse.ArgumentParser) -> None:
+def _other_arguments(name: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="RUN", help=SESSION)
+    if name == "add":
+        parser.add_argument("list", metavar="LIST", help="A .jsonl or .csv file, a quoted pattern, or -")
+        parser.add_argument("--replace", action="store_true", help="Change items whose keys exist, and do them again")
+    if name == "remove":
+        parser.add_argument("keys", metavar="KEY", nargs="+", help="Key of an item")
+    if name == "retry":
+        parser.add_argument("keys", metavar="KEY", nargs="*", help="Key of a quarantined item")
+        parser.add_argument("--quarantined", action="store_true", help="Try all quarantined items again")
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
@@ -183,69 +197,35 @@ async def _show(call: Call, runtime: Runtime) -> int:
     return 0
 
 
-# --- changes -----------------------------------------------------------------------------------------
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="RUN", help=SESSION)
-    parser.add_argument("list", metavar="LIST", help="A .jsonl or .csv file, a quoted pattern, or - for standard input")
-    parser.add_argument("--replace", action="store_true", help="Change items whose keys exist, and work on them again")
-    parser.add_argument("--json", action="store_true", help="Print JSON")
-
-
-async def _add(call: Call, runtime: Runtime) -> int:
-    row = await runtime.store.find(call.args.session)
-    _, items, _ = await service.run_of(runtime.site, row)
-    data = read_list(call.args.list, items.key, items.each, has_folder=not items.own_workspace)
-    await service.add(runtime.site, row, data, replace=call.args.replace)
-    return await _changed(call, runtime, row, f"{counted(len(data), 'item')} added", items=len(data))
-
-
-def _remove_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="RUN", help=SESSION)
-    parser.add_argument("keys", metavar="KEY", nargs="+", help="Key of an item")
-    parser.add_argument("--json", action="store_true", help="Print JSON")
-
-
-async def _remove(call: Call, runtime: Runtime) -> int:
-    row = await runtime.store.find(call.args.session)
-    keys: list[str] = call.args.keys
-    await service.remove(runtime.site, row, keys)
-    return await _changed(call, runtime, row, f"{counted(len(keys), 'item')} removed", items=len(keys))
-
-
-def _retry_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="RUN", help=SESSION)
-    parser.add_argument("keys", metavar="KEY", nargs="*", help="Key of a quarantined item")
-    parser.add_argument("--quarantined", action="store_true", help="Try all quarantined items again")
-    parser.add_argument("--json", action="store_true", help="Print JSON")
-
-
-async def _retry(call: Call, runtime: Runtime) -> int:
-    keys: list[str] = call.args.keys
-    if bool(keys) == call.args.quarantined:
-        raise UsageError("name the items to try again, or all of them with --quarantined")
-    row = await runtime.store.find(call.args.session)
-    count = await service.retry(runtime.site, row, keys)
-    return await _changed(call, runtime, row, f"{counted(count, 'item')} tried again", items=count)
-
-
-async def _changed(call: Call, runtime: Runtime, row: SessionRow, said: str, *, items: int) -> int:
+async def _change(call: Call, runtime: Runtime) -> int:
+    """Add, remove, or retry items."""
+    args, site = call.args, runtime.site
+    row = await runtime.store.find(args.session)
+    if args.word == "add":
+        _, items, _ = await service.run_of(site, row)
+        data = read_list(args.list, items.key, items.each, has_folder=not items.own_workspace)
+        await service.add(site, row, data, replace=args.replace)
+        count, what = len(data), "added"
+    elif args.word == "remove":
+        await service.remove(site, row, args.keys)
+        count, what = len(args.keys), "removed"
+    else:
+        if bool(args.keys) == args.quarantined:
+            raise UsageError("name the items to try again, or all of them with --quarantined")
+        count, what = await service.retry(site, row, args.keys), "tried again"
     running = row.session_id in await runtime.store.holders()
     if call.json:
-        call.emit({"session_id": row.session_id, "items": items, "running": running})
+        call.emit({"session_id": row.session_id, "items": count, "running": running})
     then = "its process goes on with it" if running else f"go on with `{call.typed('wake', name_of(row))}`"
-    call.say(f"{said}; {then}")
+    call.say(f"{counted(count, 'item')} {what}; {then}")
     return 0
 
 
-Word = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[Call, Runtime], Awaitable[int]]]
-
-WORDS: dict[str, Word] = {
-    "run": ("Work through a list; the same --session-id continues", _run_arguments, _run),
-    "show": ("Show how a run stands, with the quarantined items", _show_arguments, _show),
-    "add": ("Add items to a run, or change them", _add_arguments, _add),
-    "remove": ("Remove items and their results from a run", _remove_arguments, _remove),
-    "retry": ("Try quarantined items again", _retry_arguments, _retry),
+WORDS: dict[str, tuple[str, Callable[[Call, Runtime], Awaitable[int]]]] = {
+    "run": ("Work through a list; the same --session-id continues", _run),
+    "show": ("Show how a run stands, with the quarantined items", _show),
+    "add": ("Add items to a run, or change them", _change),
+    "remove": ("Remove items and their results from a run", _change),
+    "retry": ("Try quarantined items again", _change),
 }
-"""Subcommand → summary, arguments, function."""
+"""Subcommand → summary and function."""

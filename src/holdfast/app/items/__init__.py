@@ -1,0 +1,1 @@
+"""`holdfast items`: the verb, the opening of a run over a list, and items.toml."""

@@ -1,0 +1,1 @@
+"""Use cases of runs over a list, and the lines of their events."""

@@ -1,0 +1,161 @@
+"""`holdfast items` as a user types it: results, quarantine, changes of the list, and what is refused at the start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.app.terminal import Type
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 3}}, "required": ["n"]}
+
+
+def submits(output: Any) -> list[Mapping[str, Any]]:
+    """Turns that submit an output, and stop."""
+    return [{"tool_calls": [{"name": "submit_output", "input": {"output": output}}]}, {"text": "done"}]
+
+
+def write(path: str, *records: Mapping[str, Any]) -> None:
+    Path(path).write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def model(turns: Any, *cases: Mapping[str, Any]) -> tuple[str, ...]:
+    """A scripted model."""
+    Path("script.json").write_text(json.dumps({"turns": turns, "cases": cases}))
+    return ("--model", "scripted:script.json", "--no-tools")
+
+
+def results(path: str = "results.jsonl") -> dict[str, Any]:
+    """The output by key."""
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    found = {line["key"]: line["result"] for line in lines}
+    assert len(found) == len(lines)
+    return found
+
+
+def test_results_are_checked_audited_and_reduced_and_the_list_changes(type: Type) -> None:
+    write("list.jsonl", *({"id": name} for name in ("a", "b", "bad")))
+    Path("schema.json").write_text(json.dumps(SCHEMA))
+    given = model(
+        submits({"n": 3}),
+        {"contains": "You audit", "turns": submits({"ok": True, "why": "right"})},
+        {"contains": "Do bad", "turns": submits({"n": 4})},
+        {"contains": "Sum up", "turns": [{"text": "all in all"}]},
+    )
+    words = ("items", "run", "list.jsonl", "--each", "Do {id}.", "--key", "id", *given, "--session-id", "r")
+    options = ("--schema", "schema.json", "--audit", "100%", "--reduce", "Sum up.", "--tries", "1")
+    type(*words, *options, "--max-quarantine", "50%").went()
+    assert results() == {"a": {"n": 3}, "b": {"n": 3}}
+    (shown,) = type("items", "show", "r", "--json").went().lines
+    assert (shown["done"], shown["quarantined"], shown["audited"], shown["refused"]) == (2, 1, 2, 0)
+    assert "4 is not a multiple of 3" in shown["quarantine"][0]["reason"]
+    assert "reduced: all in all" in type("logs", "r").out
+
+    write("more.jsonl", {"id": "c"}, {"id": "a"})
+    type("items", "add", "r", "more.jsonl").refused(2, "the run has these items already: a")
+    type("items", "remove", "r", "nothing").refused(2, "the run has no such items: nothing")
+    write("more.jsonl", {"id": "c"})
+    type("items", "add", "r", "more.jsonl").went()
+    type("items", "remove", "r", "b").went()
+    type("items", "retry", "r", "--quarantined").went()
+    model(submits({"n": 6}), {"contains": "You audit", "turns": submits({"ok": True, "why": "right"})})
+    type("wake", "r").went()
+    assert results() == {"a": {"n": 3}, "c": {"n": 6}, "bad": {"n": 6}}
+
+
+def test_a_list_of_a_command_is_checked_and_reduced_in_the_sandbox(type: Type) -> None:
+    given = (*model([{"text": "fine"}, {"text": "good"}]), "--no-sandbox")
+    each = (
+        "items",
+        "run",
+        "--each",
+        "Do {line}.",
+        "--check",
+        "grep -q good",
+        "--reduce-command",
+        "wc -l < results.jsonl",
+    )
+    type(*each, *given, "--session-id", "r", "--", "printf 'a\\nb\\n'").went()
+    assert list(results().values()) == ["good", "good"]
+    assert "reduced: 2" in type("logs", "r").out
+
+
+def test_a_run_above_its_quarantine_asks_and_keeps_its_results(type: Type) -> None:
+    write("list.jsonl", *({"id": name} for name in ("a", "b", "c", "d")))
+    given = model([{"text": "fine"}], {"contains": "Do b", "turns": [{"text": "no", "error": "refusal"}]})
+    words = ("items", "run", "list.jsonl", "--each", "Do {id}.", "--key", "id", *given, "--tries", "1")
+    said = type(*words, "--workers", "1", "--session-id", "r").went(3)
+    assert "1 of 4 items are quarantined" in said.err
+    assert results() == {"a": "fine", "c": "fine"}  # which began when the outcome of b was recorded
+    (item,) = (line for line in type("inbox", "--json").went().lines if line.get("kind") == "escalation")
+    type("approve", item["item_id"]).went()
+    type("wake", "r").went()
+    assert results() == {"a": "fine", "c": "fine", "d": "fine"}
+
+
+def test_an_items_file_names_the_list_and_options_override_it(type: Type) -> None:
+    Path("job").mkdir()
+    write("job/list.jsonl", {"id": "a"}, {"id": "b"})
+    Path("job/items.toml").write_text(
+        'list = "list.jsonl"\neach = "Do {id}."\nkey = "id"\nbatch = 2\nout = "out.jsonl"\n'
+    )
+    given = model(submits([{"key": "a", "result": "A"}, {"key": "b", "result": "B"}]))
+    type("items", "run", "job/items.toml", *given).went()
+    assert results("job/out.jsonl") == {"a": "A", "b": "B"}
+    for text, why in (
+        ("lits = 'x'", "lits"),
+        ("workers = 'x'", "workers"),
+        ("out = '/etc/x'", "below its folder"),
+        ("context = 'old'", "fresh or rolling"),
+    ):
+        Path("items.toml").write_text(text)
+        type("items", "run", "items.toml", *given).refused(2, why)
+
+
+def test_whatever_is_wrong_is_found_before_the_start(type: Type, holdfast_home: Path) -> None:
+    write("list.jsonl", {"id": "a"})
+    write("twice.jsonl", {"id": "a"}, {"id": "a"})
+    Path("half.jsonl").write_text('{"id": "a"}\n{"id"')
+    Path("odd.jsonl").write_bytes(b'{"id": "\xff"}\n')
+    Path("never.json").write_text('{"type": "integer", "minimum": 2, "maximum": 1}')
+    Path("there.jsonl").write_text("mine")
+    Path("folder").mkdir()
+    given = (*model([{"text": "fine"}]), "--key", "id")
+    for words, why in (
+        (("list.jsonl",), "--each is missing"),
+        (("twice.jsonl", "--each", "Do {id}."), "items 1 and 2 have the key 'a'"),
+        (("half.jsonl", "--each", "Do {id}."), "line 2 (its last line"),
+        (("odd.jsonl", "--each", "Do {id}."), "line 1 has bytes that are not UTF-8"),
+        (("list.jsonl", "--each", "Do {name}."), "the prompt names {name}"),
+        (("list.jsonl", "--each", "Do {id}.", "--schema", "never.json"), "no result can meet the schema"),
+        (("list.jsonl", "--each", "Do {id}.", "--out", "there.jsonl"), "exists"),
+        (("list.jsonl", "--each", "Do {id}.", "--out", "none/there.jsonl"), "cannot be written"),
+        (("list.jsonl", "--each", "Do {id}.", "--out", "folder"), "is a folder"),
+        (("list.jsonl", "--each", "Do {id}.", "--max-quarantine", "x"), "not a share"),
+        (("none.jsonl", "--each", "Do {id}."), "cannot be read"),
+        (("'*.none'", "--each", "Do {id}."), "no file matches"),
+    ):
+        type("items", "run", *words, *given).refused(2, why)
+    assert type("ps", "--all", "--json").lines == []
+    assert Path("there.jsonl").read_text() == "mine"
+    assert not Path("results.jsonl").exists()
+
+
+def test_an_output_that_cannot_be_written_any_more_loses_nothing(type: Type) -> None:
+    Path("out").mkdir()
+    write("list.jsonl", {"id": "a"})
+    words = ("items", "run", "list.jsonl", "--each", "Do {id}.", *model([{"text": "fine"}]), "--session-id", "r")
+    type(*words, "--out", "out/results.jsonl").went()
+    Path("out").rename("gone")
+    write("more.jsonl", {"id": "b"})
+    type("items", "add", "r", "more.jsonl").went()
+    assert "cannot be written" in type("wake", "r").err
+    Path("out").symlink_to("gone")  # a link in its place is not followed
+    assert "cannot be written" in type("wake", "r").err
+    Path("out").unlink()
+    Path("gone").rename("out")
+    type("wake", "r").went()
+    assert len(results("out/results.jsonl")) == 2
+    assert not list(Path("out").glob(".*"))
