@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.app.terminal import typed
 from tests.house.source import ROOT
-from tests.serve.served import Served, serving
-from tests.serve.test_devices import SETTINGS
+from tests.serve.browser import chromium as chromium
+from tests.serve.browser import login, opened
+from tests.serve.served import Served
 from tests.support.waiting import until
-from tests.support.web_home import populate, web_home
 
 AXE = ROOT / ".venv" / "programs" / "axe.min.js"
-
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
 
 SCREENS = {
     "inbox": "/",
@@ -38,57 +27,14 @@ SCREENS = {
     "mission": "/missions/ses_top",
     "brief": "/brief",
     "stop": "/stop",
+    "start": "/start",
+    "event": "/sessions/ses_flakytests/events/40",
+    "missions": "/missions",
+    "whole brief": "/brief/ses_top",
+    "nothing": "/fleet?q=is:parked+nothing",
+    "wrong": "/fleet?q=is:foo",
     "devices": "/devices",
 }
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not on this machine: apt-get install -y chromium fonts-dejavu-core")
-    with sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """A server of a home with sessions in all states and a mission."""
-    settings = tmp_path / "config" / "holdfast" / "holdfast.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(SETTINGS)
-    with ThreadPoolExecutor(1) as apart:  # the driver of the browser has an event loop in this thread
-        apart.submit(anyio.run, _populated, tmp_path / "home").result()
-    with serving(tmp_path / "home") as server:
-        yield server
-
-
-async def _populated(home: Path) -> None:
-    async with web_home(home) as made:
-        await populate(made)
-
-
-def login(chromium: Browser, served: Served, **options: Any) -> BrowserContext:
-    """A browser of its own, logged in."""
-    context = chromium.new_context(base_url=served.url, **options)
-    _, secret = served.access.issue("link", "ada", "admin", proof="login_link:0", lives_s=60)
-    page = context.new_page()
-    page.goto(f"/login?link={secret}")
-    page.close()
-    return context
-
-
-def opened(context: BrowserContext, path: str) -> Page:
-    """A page that was loaded without an error, such as a broken content policy."""
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(path, wait_until="load")
-    assert errors == []
-    return page
 
 
 @pytest.mark.parametrize(
