@@ -73,5 +73,5 @@ def opened(context: BrowserContext, path: str) -> Page:
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(path, wait_until="load")
-    assert errors == [], errors
+    assert errors == [], (path, errors)
     return page

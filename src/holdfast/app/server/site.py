@@ -7,6 +7,7 @@ from functools import partial
 from holdfast.app.compose import Runtime
 from holdfast.app.forking import ground_of
 from holdfast.app.server.folding import fold_ahead
+from holdfast.app.server.missions import open_mission_wanted
 from holdfast.app.server.opening import open_wanted
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.targets import read_targets
@@ -24,8 +25,6 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         return await open_wanted(runtime, visitor, wanted)
 
     async def opening_mission(visitor: Visitor, wanted: MissionWanted) -> SessionRow:
-        from holdfast.app.server.missions import open_mission_wanted  # with all that missions need, once one is wanted
-
         return await open_mission_wanted(runtime, visitor, wanted)
 
     return Site(
