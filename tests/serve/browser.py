@@ -70,7 +70,10 @@ def opened(context: BrowserContext, path: str) -> Page:
     """A page that was loaded without an error, such as a broken content policy."""
     page = context.new_page()
     errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console",
+        lambda message: errors.append(f"{message.text} {message.location}") if message.type == "error" else None,
+    )
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(path, wait_until="load")
     assert errors == [], (path, errors)

@@ -12,6 +12,7 @@ from tests.app.terminal import typed
 from tests.house.source import ROOT
 from tests.serve.browser import chromium as chromium
 from tests.serve.browser import login, opened
+from tests.serve.browser import watched as watched
 from tests.serve.served import Served
 from tests.support.waiting import until
 
@@ -44,13 +45,13 @@ SCREENS = {
         *(pytest.param(*each, marks=pytest.mark.faults) for each in (("dark", 390), ("light", 1280), ("dark", 1280))),
     ],
 )
-def test_no_screen_has_a_known_barrier(chromium: Browser, served: Served, theme: str, width: int) -> None:
+def test_no_screen_has_a_known_barrier(chromium: Browser, watched: Served, theme: str, width: int) -> None:
     """WCAG 2.2 A and AA as far as a program can tell; and no screen scrolls sideways."""
     if not AXE.exists():
         pytest.skip("axe-core is not here: scripts/test_programs")
     found: dict[str, list[str]] = {}
     # The checker is put into the page by the driver, which the content policy would forbid to anyone else.
-    context = login(chromium, served, color_scheme=theme, viewport={"width": width, "height": 860}, bypass_csp=True)
+    context = login(chromium, watched, color_scheme=theme, viewport={"width": width, "height": 860}, bypass_csp=True)
     for name, path in SCREENS.items():
         page = opened(context, path)
         page.evaluate(AXE.read_text())
@@ -63,8 +64,8 @@ def test_no_screen_has_a_known_barrier(chromium: Browser, served: Served, theme:
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, served: Served) -> None:
-    context = login(chromium, served)
+def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, watched: Served) -> None:
+    context = login(chromium, watched)
     page = opened(context, "/")
     page.keyboard.press("j")
     assert page.evaluate("document.activeElement.closest('article') !== null")
@@ -72,11 +73,11 @@ def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, 
     page.get_by_text("Press y").wait_for()
     page.keyboard.press("y")
     page.wait_for_url(re.compile(r"/\?done=itm_0001"))
-    item = json.loads(typed("inbox", "itm_0001", "--json", "--home", str(served.home)).went().out)
+    item = json.loads(typed("inbox", "itm_0001", "--json", "--home", str(watched.home)).went().out)
     assert (item["status"], item["answered"].startswith("ada")) == ("approved", True) or "ada" in item["answered"]
     # Another user answers the next item: the card changes in place, and the focus stays on the page.
     page.keyboard.press("j")
-    typed("deny", "itm_0003", "--home", str(served.home)).went()
+    typed("deny", "itm_0003", "--home", str(watched.home)).went()
     page.locator("#i-itm_0003.closed").wait_for()
     assert page.evaluate("document.activeElement !== document.body")
     for place, path in {"f": "/fleet", "b": "/brief", "m": "/missions", "i": "/"}.items():
@@ -86,9 +87,9 @@ def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, 
     context.close()
 
 
-def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, served: Served) -> None:
+def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, watched: Served) -> None:
     """The driver delivers the message: there is no push service of a browser's maker on this machine."""
-    context = login(chromium, served)
+    context = login(chromium, watched)
     context.grant_permissions(["notifications"])
     page = opened(context, "/devices")
     driver = context.new_cdp_session(page)
@@ -102,7 +103,7 @@ def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, served: Serv
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     until(lambda: page.evaluate("true") and ids)
     told = {"title": "An approval waits", "body": "release-notes", "tag": "t", "path": "/inbox/itm_0001"}
-    message = {"origin": served.url, "registrationId": ids[-1], "data": json.dumps(told)}
+    message = {"origin": watched.url, "registrationId": ids[-1], "data": json.dumps(told)}
     driver.send("ServiceWorker.deliverPushMessage", message)
     shown = "navigator.serviceWorker.ready.then((at) => at.getNotifications())"
     until(lambda: page.evaluate(f"{shown}.then((all) => all.length)"))
