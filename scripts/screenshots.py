@@ -44,6 +44,7 @@ SCREENS = {
     "brief": "/brief",
     "brief-mission": "/brief/ses_top",
     "stop": "/stop",
+    "start": "/start",
     "devices": "/devices",
     "error": "/sessions/nothing-like-this",
 }
@@ -98,7 +99,11 @@ def shoot(browser: Any, link: str, folder: Path, only: str) -> None:
                     page.goto(base + path)
                     page.wait_for_load_state("load")
                     file = folder / f"{name}-{width}-{theme}.png"
-                    page.screenshot(path=file, full_page=width == "wide")
+                    if width == "wide":  # the browser paints long lists only where they are on the screen
+                        tall = page.evaluate("document.documentElement.scrollHeight")
+                        page.set_viewport_size({"width": across, "height": max(down, tall)})
+                    page.screenshot(path=file)
+                    page.set_viewport_size({"width": across, "height": down})
                     print(file)
             context.close()
 

@@ -21,6 +21,14 @@ from tests.support.waiting import PATIENCE_S
 
 API = "/holdfast/v1"
 
+SETTINGS = """
+[notify.phone]
+kind = "push"
+user = "ada"
+[people]
+notify = ["phone"]
+"""
+
 
 @dataclass
 class Served:

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
-import anyio
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.app.terminal import typed
 from tests.house.source import ROOT
-from tests.serve.served import Served, serving
-from tests.serve.test_devices import SETTINGS
+from tests.serve.browser import chromium as chromium
+from tests.serve.browser import login, opened
+from tests.serve.browser import watched as watched
+from tests.serve.served import Served
 from tests.support.waiting import until
-from tests.support.web_home import populate, web_home
 
 AXE = ROOT / ".venv" / "programs" / "axe.min.js"
-
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
 
 SCREENS = {
     "inbox": "/",
@@ -39,57 +29,14 @@ SCREENS = {
     "mission": "/missions/ses_top",
     "brief": "/brief",
     "stop": "/stop",
+    "start": "/start",
+    "event": "/sessions/ses_flakytests/events/40",
+    "missions": "/missions",
+    "whole brief": "/brief/ses_top",
+    "nothing": "/fleet?q=is:parked+nothing",
+    "wrong": "/fleet?q=is:foo",
     "devices": "/devices",
 }
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not on this machine: apt-get install -y chromium fonts-dejavu-core")
-    with sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """A server of a home with sessions in all states and a mission."""
-    settings = tmp_path / "config" / "holdfast" / "holdfast.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(SETTINGS)
-    with ThreadPoolExecutor(1) as apart:  # the driver of the browser has an event loop in this thread
-        apart.submit(anyio.run, _populated, tmp_path / "home").result()
-    with serving(tmp_path / "home") as server:
-        yield server
-
-
-async def _populated(home: Path) -> None:
-    async with web_home(home) as made:
-        await populate(made)
-
-
-def login(chromium: Browser, served: Served, **options: Any) -> BrowserContext:
-    """A browser of its own, logged in."""
-    context = chromium.new_context(base_url=served.url, **options)
-    _, secret = served.access.issue("link", "ada", "admin", proof="login_link:0", lives_s=60)
-    page = context.new_page()
-    page.goto(f"/login?link={secret}")
-    page.close()
-    return context
-
-
-def opened(context: BrowserContext, path: str) -> Page:
-    """A page that was loaded without an error, such as a broken content policy."""
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(path, wait_until="load")
-    assert errors == []
-    return page
 
 
 @pytest.mark.parametrize(
@@ -99,13 +46,13 @@ def opened(context: BrowserContext, path: str) -> Page:
         *(pytest.param(*each, marks=pytest.mark.faults) for each in (("dark", 390), ("light", 1280), ("dark", 1280))),
     ],
 )
-def test_no_screen_has_a_known_barrier(chromium: Browser, served: Served, theme: str, width: int) -> None:
+def test_no_screen_has_a_known_barrier(chromium: Browser, watched: Served, theme: str, width: int) -> None:
     """WCAG 2.2 A and AA as far as a program can tell; and no screen scrolls sideways."""
     if not AXE.exists():
         pytest.skip("axe-core is not here: scripts/test_programs")
     found: dict[str, list[str]] = {}
     # The checker is put into the page by the driver, which the content policy would forbid to anyone else.
-    context = login(chromium, served, color_scheme=theme, viewport={"width": width, "height": 860}, bypass_csp=True)
+    context = login(chromium, watched, color_scheme=theme, viewport={"width": width, "height": 860}, bypass_csp=True)
     for name, path in SCREENS.items():
         page = opened(context, path)
         page.evaluate(AXE.read_text())
@@ -118,8 +65,8 @@ def test_no_screen_has_a_known_barrier(chromium: Browser, served: Served, theme:
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, served: Served) -> None:
-    context = login(chromium, served)
+def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, watched: Served) -> None:
+    context = login(chromium, watched)
     page = opened(context, "/")
     page.keyboard.press("j")
     assert page.evaluate("document.activeElement.closest('article') !== null")
@@ -127,11 +74,11 @@ def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, 
     page.get_by_text("Press y").wait_for()
     page.keyboard.press("y")
     page.wait_for_url(re.compile(r"/\?done=itm_0001"))
-    item = json.loads(typed("inbox", "itm_0001", "--json", "--home", str(served.home)).went().out)
+    item = json.loads(typed("inbox", "itm_0001", "--json", "--home", str(watched.home)).went().out)
     assert (item["status"], item["answered"].startswith("ada")) == ("approved", True) or "ada" in item["answered"]
     # Another user answers the next item: the card changes in place, and the focus stays on the page.
     page.keyboard.press("j")
-    typed("deny", "itm_0003", "--home", str(served.home)).went()
+    typed("deny", "itm_0003", "--home", str(watched.home)).went()
     page.locator("#i-itm_0003.closed").wait_for()
     assert page.evaluate("document.activeElement !== document.body")
     for place, path in {"f": "/fleet", "b": "/brief", "m": "/missions", "i": "/"}.items():
@@ -141,9 +88,9 @@ def test_keys_answer_an_item_and_a_live_page_keeps_the_focus(chromium: Browser, 
     context.close()
 
 
-def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, served: Served) -> None:
+def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, watched: Served) -> None:
     """The driver delivers the message: there is no push service of a browser's maker on this machine."""
-    context = login(chromium, served)
+    context = login(chromium, watched)
     context.grant_permissions(["notifications"])
     page = opened(context, "/devices")
     driver = context.new_cdp_session(page)
@@ -157,7 +104,7 @@ def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, served: Serv
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
     until(lambda: page.evaluate("true") and ids)
     told = {"title": "An approval waits", "body": "release-notes", "tag": "t", "path": "/inbox/itm_0001"}
-    message = {"origin": served.url, "registrationId": ids[-1], "data": json.dumps(told)}
+    message = {"origin": watched.url, "registrationId": ids[-1], "data": json.dumps(told)}
     driver.send("ServiceWorker.deliverPushMessage", message)
     shown = "navigator.serviceWorker.ready.then((at) => at.getNotifications())"
     until(lambda: page.evaluate(f"{shown}.then((all) => all.length)"))

@@ -8,17 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.app.terminal import bash, script, turn, typed
-from tests.serve.served import serving
+from tests.serve.served import SETTINGS, serving
 from tests.support.push_service import Browser, PushService
 from tests.support.waiting import until
-
-SETTINGS = """
-[notify.phone]
-kind = "push"
-user = "ada"
-[people]
-notify = ["phone"]
-"""
 
 
 def csrf(page: str) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from holdfast.brain.points import Checkpoint, checkpoints, point_at
 from holdfast.brain.recall import encode, recall, remember
 from holdfast.facts.base import Text
 from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.people import UserMessage
 from holdfast.kinds import KINDS
 from holdfast.serve.folds import NEAR, Folds
-from holdfast.service.points import Checkpoint, checkpoints, point_at
 from holdfast.session.rows import SessionRow
 from tests.serve.served import serving
 from tests.support.web_home import WebHome, web_home

@@ -4,56 +4,20 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import pytest
 
-from holdfast.facts.base import Text
-from holdfast.facts.people import UserMessage
 from holdfast.session.context.text import visible_line
 from tests.house.source import PACKAGE
+from tests.serve.hostile import TEXTS as HOSTILE
+from tests.serve.hostile import Dom, write
 from tests.serve.served import Served, serving
 from tests.support.web_home import WebHome, populate, web_home
 
 PAGES = PACKAGE / "serve" / "pages"
-
-HOSTILE = (
-    '<script>fetch("/stop")</script>',
-    '"><img src=x onerror=alert(1)>',
-    "'><svg onload=alert(1)>",
-    '<b hx-post="/inbox/itm_0001" hx-trigger="load">x</b>',
-    "</pre></article><form action=/stop method=post><button name=what value=stop>ok",
-    "<style>*{display:none}</style>",
-    '<a href="javascript:alert(1)">x</a>',
-    "<iframe srcdoc='<script>1</script>'>",
-    "{{ 7*7 }}{% include 'base.html' %}",
-    "${7*7} #{7*7} <%= 7*7 %>",
-    "<!-- --><base href=//evil.example>",
-    "</textarea></title></script><meta http-equiv=refresh content=0;url=//evil.example>",
-    "\u202egnp.exe\u2066 \u200b\u2028 \x1b[31m",
-    "&lt;script&gt; &#60;b&#62; %3Cscript%3E",
-    "<details open ontoggle=alert(1)>",
-)
-"""Texts that an agent could write wherever it writes."""
-
-
-async def write(texts: Sequence[str], home: Path) -> None:
-    """Sessions with each of the texts in all fields that an agent or a person can write."""
-    async with web_home(home) as made:
-        for number, text in enumerate(texts):
-            key = f"h{number}"
-            name = await made.open(key, text, ago_us=60_000_000)
-            await made.tell(name, UserMessage(content=(Text(text),)))
-            await made.turn(
-                name, text, ("bash", {"command": text}, text), ("write", {"path": text, "content": text}, text)
-            )
-            if number % 2:
-                await made.ask(name, text, text, why=text, touches=text, options=(text,), kind="question")
-            else:
-                await made.ask(name, text, text, why=text, touches=text)
 
 
 @pytest.fixture(scope="module")
@@ -85,24 +49,6 @@ def populated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 async def _populated(home: Path) -> None:
     async with web_home(home) as made:
         await populate(made)
-
-
-class Dom(HTMLParser):
-    """The kinds of tags of a page, each with the names of its attributes and where it leads; and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.kinds: set[str] = set()
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = sorted(name for name, _ in attrs)
-        leads = [re.sub(r"[0-9]+", "N", value or "") for name, value in attrs if name in ("src", "action", "href")]
-        self.kinds.add(" ".join([tag, *names, *leads]))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def test_no_template_trusts_a_text() -> None:

@@ -6,12 +6,12 @@ from functools import partial
 
 from holdfast.app.compose import PROGRAM, Runtime
 from holdfast.app.workspace_files import shelf_of
+from holdfast.brain.points import point_at
 from holdfast.errors import UsageError
 from holdfast.log.worker_locks import is_live
 from holdfast.service import forks
 from holdfast.service.forks import Forked, Ground, Wish
 from holdfast.service.opening import check_models
-from holdfast.service.points import point_at
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 

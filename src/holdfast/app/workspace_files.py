@@ -10,6 +10,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
 from holdfast.app.trust_prompt import can_ask, confirmed
+from holdfast.brain.points import Point, point_at
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.hands.user import choose_user
@@ -17,7 +18,6 @@ from holdfast.ids import new_session_id
 from holdfast.repo.base import Change, Owner, Shelf
 from holdfast.service import undo as service
 from holdfast.service.event_lines import counted
-from holdfast.service.points import Point, point_at
 from holdfast.session.context.text import harmless
 from holdfast.session.rows import SessionRow
 

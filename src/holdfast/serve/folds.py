@@ -9,9 +9,9 @@ from typing import ParamSpec, Protocol, TypeVar
 import anyio
 import anyio.to_thread
 
+from holdfast.brain.points import Checkpoint, Point, point_at
 from holdfast.brain.recall import fold_digest, recall
 from holdfast.log.base import Index, Log, Snapshots
-from holdfast.service.points import Checkpoint, Point, point_at
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import Kinds, State
 
@@ -79,7 +79,8 @@ class Folds:
                     self._keep(name, [*kept, *more])
         if name in self._kept:
             self._kept[name] = self._kept.pop(name)
-        return max((each for each in self._kept.get(name, ()) if each.seq <= seq), key=_seq, default=None)
+        before = [each for each in self._kept.get(name, ()) if each.seq <= seq]
+        return before[-1] if before else None
 
     def _keep(self, name: str, kept: list[Checkpoint]) -> None:
         """Keep the checkpoints of a session: those of others make room, then every second one of its own."""
@@ -94,7 +95,3 @@ class Folds:
 def size(*kept: list[Checkpoint]) -> int:
     """Return the bytes of checkpoints."""
     return sum(len(each.state) + len(each.files) for checkpoints in kept for each in checkpoints)
-
-
-def _seq(checkpoint: Checkpoint) -> int:
-    return checkpoint.seq

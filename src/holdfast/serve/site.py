@@ -49,6 +49,15 @@ class SessionWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     max_turns: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
 
 
+class MissionWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A mission to open on a repository and a contract file in it, by default the one that the repository names."""
+
+    repo: str
+    contract: str = ""
+    key: str = ""
+    budget_usd: float | None = None
+
+
 PROJECTS_MAX = 10_000
 """Number of trees whose project is cached in memory."""
 
@@ -58,10 +67,10 @@ class Site:
     """A served home.
 
     `url` is the address that users type, without a slash at the end. `index` is the search index, which the worker in
-    the same process keeps filled. `opening` opens a session for a caller, and `ahead` folds a long session in another
-    process. `shelf` is the store of workspace snapshots, None without git; `ground` is where forks get their folders.
-    `push` names the notification targets that send to browsers. `closing` is set when the server is about to end, for
-    responses that would go on.
+    the same process keeps filled. `opening` and `opening_mission` open a session for a caller, and `ahead` folds a long
+    session in another process. `shelf` is the store of workspace snapshots, None without git; `ground` is where forks
+    get their folders. `push` names the notification targets that send to browsers. `closing` is set when the server is
+    about to end, for responses that would go on.
     """
 
     store: Store
@@ -74,6 +83,7 @@ class Site:
     index: SearchIndex
     url: str
     opening: Callable[[Visitor, SessionWanted], Awaitable[SessionRow]]
+    opening_mission: Callable[[Visitor, MissionWanted], Awaitable[SessionRow]]
     ahead: Ahead
     shelf: Shelf | None = None
     push: tuple[str, ...] = ()

@@ -15,12 +15,12 @@ from pathlib import Path
 import anyio.to_thread
 import msgspec
 
+from holdfast.brain.points import Point
 from holdfast.errors import CannotRunSafely, HoldfastError, Refused, UnknownSession, UsageError
 from holdfast.facts.session import SessionForked, Workspace
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_session_id
 from holdfast.repo.base import Owner, Shelf
-from holdfast.service.points import Point
 from holdfast.service.posting import Poster
 from holdfast.session.rows import SessionRow
 

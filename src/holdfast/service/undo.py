@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from holdfast.brain.points import Point
 from holdfast.brain.recall import recall
 from holdfast.errors import LeaseHeld, UsageError
 from holdfast.facts.hands import HandsRestored, WorkspaceSnapshotted
@@ -24,7 +25,6 @@ from holdfast.hands.user import choose_user
 from holdfast.log.base import Index, Leases, Log, Snapshots
 from holdfast.repo.base import Owner, Shelf
 from holdfast.repo.put_back import put_back
-from holdfast.service.points import Point
 from holdfast.service.posting import Poster
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import Kinds

@@ -12,6 +12,7 @@ from holdfast.app.forking import fork_session
 from holdfast.app.running.family import workspace_of
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.workspace_files import NOW, changes, diff, files_as_of, restore, show_changes, undo
+from holdfast.brain.points import point_at
 from holdfast.brain.recall import recall
 from holdfast.clock import local_time
 from holdfast.errors import UsageError
@@ -20,7 +21,6 @@ from holdfast.service.event_lines import counted, describe, one_line
 from holdfast.service.events import counting_answers, last_message
 from holdfast.service.forks import Forked
 from holdfast.service.opening import check_key
-from holdfast.service.points import point_at
 from holdfast.service.sessions import children, costs_of, standing
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.text import harmless

@@ -74,7 +74,7 @@ async def run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         row = await existing(runtime, call.args.session_id)
         if row is None:
-            row = await _open(call, runtime)
+            row = await opened(call, runtime)
         else:
             await _continue(call, runtime, row)
         call.note(f"mission {row.session_id}" + (f" (key {row.key})" if row.key else ""))
@@ -91,8 +91,8 @@ def _model_of_roles(policy: MissionPolicy) -> str:
     return policy.models["worker"] if named else ""
 
 
-async def _open(call: Call, runtime: Runtime) -> SessionRow:
-    """Check everything, then open. A refused mission leaves nothing behind."""
+async def opened(call: Call, runtime: Runtime, *, owner: str = "") -> SessionRow:
+    """Check everything, then open, for this owner if named. A refused mission leaves nothing behind."""
     args, settings = call.args, call.settings
     folder = Path(args.repo).resolve()
     repository = runtime.repository(str(folder))
@@ -110,12 +110,15 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
     cap = None if limits.unpriced else limits.budget_pico
     check_models(runtime.site, (model, *policy.models.values()), cap)
     contract = await _contract(call, runtime, folder, file)
+    policies = policies_of(settings, args.allow_host, args.registries, args.secret or None)
+    if owner:
+        policies = msgspec.structs.replace(policies, people=msgspec.structs.replace(policies.people, owner=owner))
     new = NewSession(
         goal=contract.goal,
         agent=Agent(model=model, name="mission", tools=DEFAULT_TOOLS),
         workspace=workspace_of(settings, None, sandbox=not args.no_sandbox),
         limits=limits,
-        policies=policies_of(settings, args.allow_host, args.registries, args.secret or None),
+        policies=policies,
         key=args.session_id or "",
         accounts=tuple(dict.fromkeys(args.account)),
         mission=Mission(

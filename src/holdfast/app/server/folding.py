@@ -12,12 +12,12 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from holdfast.brain.points import Checkpoint, checkpoints
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.kinds import KINDS
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.serve.folds import NEAR
-from holdfast.service.points import Checkpoint, checkpoints
 from holdfast.session.rows import SessionRow
 
 NICE = 10
@@ -34,7 +34,8 @@ async def fold_ahead(
     return msgspec.msgpack.decode(done.stdout, type=list[Checkpoint]) if done.returncode == 0 else []
 
 
-async def _fold(database: Path, workers: Path, session_id: str, seq: int, start: Checkpoint | None) -> bytes:
+async def folded(database: Path, workers: Path, session_id: str, seq: int, start: Checkpoint | None) -> bytes:
+    """Return the encoded checkpoints of a session through an event."""
     async with await SqliteStore.open(database, workers=workers, clock=SystemClock()) as store:
         row = await store.find(session_id)
         return msgspec.msgpack.encode(await checkpoints(store, row, seq, KINDS, every=NEAR, start=start))
@@ -47,7 +48,7 @@ def main() -> int:
     sent = sys.stdin.buffer.read()
     start = msgspec.msgpack.decode(sent, type=Checkpoint) if sent else None
     try:
-        found = anyio.run(_fold, Path(database), Path(workers), session_id, int(seq), start)
+        found = anyio.run(folded, Path(database), Path(workers), session_id, int(seq), start)
     except HoldfastError:
         return 1
     sys.stdout.buffer.write(found)

@@ -9,6 +9,7 @@ import anyio
 import msgspec
 from starlette.responses import Response
 
+from holdfast.brain.points import Point
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.kinds.mission.brief.document import Brief
 from holdfast.log.verify import verify
@@ -17,7 +18,6 @@ from holdfast.serve.bodies import EventPage, FilePage, FindingInfo, Verification
 from holdfast.serve.folds import apart
 from holdfast.serve.stream import ALIVE_S, EventStream, frame
 from holdfast.service.briefs import brief_of
-from holdfast.service.points import Point
 
 PAGE_MAX = 500
 """Events in a page, or in one frame of a stream."""

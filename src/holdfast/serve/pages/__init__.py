@@ -11,11 +11,17 @@ from pathlib import Path
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from holdfast.serve.pages import acts, devices, reads
+from holdfast.serve.pages import acts, devices, reads, start
 from holdfast.serve.site import Site
 
 
 def routes(site: Site) -> list[BaseRoute]:
     """Return the routes of all pages, and of their static files."""
     static = StaticFiles(directory=Path(__file__).parent / "static")
-    return [*reads.routes(site), *acts.routes(site), *devices.routes(site), Mount("/static", static)]
+    return [
+        *reads.routes(site),
+        *acts.routes(site),
+        *devices.routes(site),
+        *start.routes(site),
+        Mount("/static", static),
+    ]

@@ -27,7 +27,6 @@ ORDER = {"errors": 0, "needs you": 1, "finished": 2, "running": 3}
 
 TITLES = {
     "Decisions": "Waits for you",
-    "Status": "Stands",
     "Changes": "Changed",
     "Problems": "Went wrong",
     "Cost": "Spent",

@@ -22,9 +22,11 @@ WHOLE_LINES, WHOLE_CHARS = 12, 1_000
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """An item as a card. `whole` means that the action is short enough for the list; `size` describes a longer one.
+    """An item as a card.
 
-    `words` means that it takes an answer in words; `answered` is the answer and its author, empty for an open item.
+    `plain` means that the question says all of the action, `whole` that the action is short enough for the list; `size`
+    describes a longer one. `words` means that it takes an answer in words; `answered` is the answer and its author,
+    empty for an open item.
     """
 
     item_id: str
@@ -34,6 +36,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     question: str
     action: str
+    plain: bool
     whole: bool
     size: str
     why: str
@@ -88,6 +91,7 @@ def card(found: Shown, row: SessionRow, name: str, costs: Costs, now_us: int) ->
     item, request = found.item, found.request
     action = visible(request.action)
     lines = action.count("\n") + 1
+    cut = item.kind == "question" and " ".join(request.action.split()) not in ("", request.title)
     guards = ("workspace files" if guard == TREE else guard.removeprefix("file:") for guard in request.guards)
     return Card(
         item_id=item.item_id,
@@ -95,8 +99,9 @@ def card(found: Shown, row: SessionRow, name: str, costs: Costs, now_us: int) ->
         kind=item.kind,
         name=name,
         goal=row.goal,
-        question=visible_line(request.title),
+        question=visible_line(request.title) + ("…" if cut else ""),
         action=action,
+        plain=action.strip() == visible_line(request.title).strip(),
         whole=lines <= WHOLE_LINES and len(action) <= WHOLE_CHARS,
         size=f"{lines:,} line{'' if lines == 1 else 's'}, {len(action):,} characters",
         why=request.why,

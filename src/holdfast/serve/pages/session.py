@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.brain.points import Point
 from holdfast.errors import SnapshotFailed
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd
@@ -17,7 +18,6 @@ from holdfast.repo.base import Shelf
 from holdfast.serve.pages.drawings import Bar, Gauge, gauge, lanes
 from holdfast.service.access_lines import outside_lines, warnings, weakness
 from holdfast.service.event_lines import in_detail, in_full
-from holdfast.service.points import Point
 from holdfast.service.sessions import Store, costs_of, standing
 from holdfast.session.money import usd
 from holdfast.session.rows import SessionRow
@@ -252,12 +252,14 @@ async def then(shelf: Shelf | None, point: Point, now: str, entropy: Entropy) ->
             found = []
         changed = tuple((each.kind, each.path) for each in found if not each.ignored)[:WINDOW]
     open_calls = ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls())
+    unseen = [f"e{item.seq}" for item in state.pending]
+    more = f", and {len(unseen) - NAMED} more" if len(unseen) > NAMED else ""
     facts = {
         "State": standing(point.row, running=False) if not state.in_shift else "in a shift",
         "Turns": f"{state.responses:,}",
         "Spend": usd(state.cost_pico) + ("+" if state.unpriced else ""),
         "Open calls": open_calls or "none",
-        "Not yet seen by the model": _first(f"e{item.seq}" for item in state.pending) or "nothing",
+        "Not yet seen by the model": ", ".join(unseen[:NAMED]) + more or "nothing",
         "Sandbox": _sandbox(state),
     }
     return Then(
@@ -269,12 +271,6 @@ async def then(shelf: Shelf | None, point: Point, now: str, entropy: Entropy) ->
         changed=changed,
         fork_key=f"{state.session_id[-6:]}-at-{state.seq}-{entropy(4).hex()}" if forkable else "",
     )
-
-
-def _first(names: Iterable[str]) -> str:
-    """Join the first names, with the number of the others."""
-    found = list(names)
-    return ", ".join(found[:NAMED]) + (f", and {len(found) - NAMED} more" if len(found) > NAMED else "")
 
 
 def _sandbox(state: State) -> str:

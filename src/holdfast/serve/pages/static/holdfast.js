@@ -193,6 +193,10 @@
       const on = card(), deny = on && $(".deny", on);
       if (deny) { deny.open = true; $("input[name=words]", deny).focus(); }
     },
+    s: () => { const field = $("#steer textarea"); if (field) field.focus(); },
+    f: () => { const fork = $("[data-act=fork]"); if (fork) fork.focus(); },
+    G: () => { const to = $("#live-end, #end"); if (!to) return; if (to.href) to.click(); else to.scrollIntoView(); },
+    n: () => location.assign("/start"),
     x: () => { const read = $("[data-act=read]"); if (read) read.focus(); },
     "/": () => $("input[type=search]").focus(),
     "?": () => { const keys = $("#keys"); if (keys) keys.showModal(); },

@@ -1,0 +1,80 @@
+"""A real browser that is logged in to a server."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tests.serve.served import SETTINGS, Served, serving
+from tests.support.waiting import PATIENCE_S
+from tests.support.web_home import populate, web_home
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("chromium is not on this machine: apt-get install -y chromium fonts-dejavu-core")
+    with sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Served]:
+    """A server of a home with sessions in all states and a mission."""
+    settings = tmp_path / "config" / "holdfast" / "holdfast.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(SETTINGS)
+    made(populated, tmp_path / "home")
+    with serving(tmp_path / "home") as server:
+        yield server
+
+
+def made(write: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Write a home: in a thread, because the driver of the browser has an event loop in this one."""
+    with ThreadPoolExecutor(1) as apart:
+        apart.submit(anyio.run, write, *args).result()
+
+
+async def populated(home: Path) -> None:
+    async with web_home(home) as made:
+        await populate(made)
+
+
+def login(chromium: Browser, served: Served, **options: Any) -> BrowserContext:
+    """A browser of its own, logged in."""
+    context = chromium.new_context(base_url=served.url, **options)
+    context.set_default_timeout(PATIENCE_S * 1000)
+    _, secret = served.access.issue("link", "ada", "admin", proof="login_link:0", lives_s=60)
+    page = context.new_page()
+    page.goto(f"/login?link={secret}")
+    page.close()
+    return context
+
+
+def opened(context: BrowserContext, path: str) -> Page:
+    """A page that was loaded without an error, such as a broken content policy."""
+    page = context.new_page()
+    errors: list[str] = []
+    page.on(
+        "console",
+        lambda message: errors.append(f"{message.text} {message.location}") if message.type == "error" else None,
+    )
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(path, wait_until="load")
+    assert errors == [], (path, errors)
+    return page
