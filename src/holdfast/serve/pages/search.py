@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.log.search.index import Excerpt, SearchIndex
 from holdfast.serve.pages.fleet import Row, row_of
-from holdfast.service.search import Hit, Log, parse_search, search
+from holdfast.service.search import Log, parse_search, search
 from holdfast.session.rows import SessionRow
 
 HITS = 20
@@ -70,16 +70,18 @@ async def page(
         return Results(query=query, wrong=str(error))
     return Results(
         query=query,
-        found=tuple(map(_found, done.hits)),
+        found=tuple(
+            Found(
+                row_of(hit.session),
+                tuple(Match(each.seq, each.kind, each.at_us, pieces(each.excerpt)) for each in hit.events),
+                hit.count - len(hit.events),
+            )
+            for hit in done.hits
+        ),
         after=done.hits[-1].session.row.session_id if done.more else "",
         complete=done.complete,
         lag=done.lag.events,
     )
-
-
-def _found(hit: Hit) -> Found:
-    matches = tuple(Match(each.seq, each.kind, each.at_us, pieces(each.excerpt)) for each in hit.events)
-    return Found(row_of(hit.session), matches, hit.count - len(matches))
 
 
 def pieces(excerpt: Excerpt) -> tuple[tuple[str, bool], ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 from anyio import get_cancelled_exc_class
@@ -24,7 +26,7 @@ from holdfast.proof.demo.mission.live import live, open_mission
 from holdfast.proof.demo.mission.material import MissionMaterial, prepare_mission
 from holdfast.proof.demo.mission.report import MissionStory
 from holdfast.proof.demo.mission.truth import find_truth
-from holdfast.proof.oracle.faults import parse_faults
+from holdfast.proof.oracle.faults import Fault, parse_faults
 from holdfast.proof.rebuild.library import parse_pin
 from holdfast.proof.rebuild.mini import PIN
 from holdfast.service.briefs import brief_of, logs_below
@@ -67,23 +69,7 @@ async def _run(call: Call) -> int:
         session_id = runtime.intake.new_session_id()
         repo = work_folder(args.keep, runtime.home.workspaces / f"{session_id}-repo")
         await check_machine(call, runtime, Workspace(str(runtime.home.workspaces / session_id), True))
-
-        async def begin() -> MissionMaterial:
-            call.note(f"fetching and stripping {args.library} …")
-            material = await prepare_mission(
-                runtime,
-                args.library,
-                repo,
-                session_id,
-                faults=faults,
-                seed=args.seed or 0,
-                rubric_share=share,
-                more=args.packages or (),
-                say=call.note,
-            )
-            await open_mission(runtime, session_id, material, workers=workers, budget_pico=cap)
-            return material
-
+        begin = partial(_begin, call, runtime, session_id, repo, faults, share, workers, cap)
         if args.serve:
             await _served(call, runtime, session_id, workers, begin)
         material = await begin()
@@ -116,6 +102,31 @@ async def _run(call: Call) -> int:
         call.say(f"  look      {call.typed('mission', 'show', session_id)}")
         call.say(f"  files     {repo}, branch holdfast/demo/main")
     return story.exit_code
+
+
+async def _begin(
+    call: Call,
+    runtime: Runtime,
+    session_id: str,
+    repo: Path,
+    faults: tuple[Fault, ...],
+    share: float,
+    workers: int,
+    cap: int | None,
+) -> MissionMaterial:
+    """Prepare the library, and open the mission on it."""
+    args = call.args
+    call.note(f"fetching and stripping {args.library} …")
+    material = await prepare_mission(
+        *(runtime, args.library, repo, session_id),
+        faults=faults,
+        seed=args.seed or 0,
+        rubric_share=share,
+        more=args.packages or (),
+        say=call.note,
+    )
+    await open_mission(runtime, session_id, material, workers=workers, budget_pico=cap)
+    return material
 
 
 async def _served(
