@@ -27,6 +27,7 @@ from holdfast.facts.items import (
     ItemsRetried,
     ItemStarted,
 )
+from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import SessionUpdated
 from holdfast.facts.shift import BreakerOpened, ChildCancelled, ChildFinished, ChildMessaged, ChildOpened, ShiftStarted
 from holdfast.kinds import KINDS
@@ -249,7 +250,11 @@ def test_a_run_asks_a_user_above_the_allowed_quarantine_and_goes_on_when_items_a
     asked = world.run(lambda key: key not in ("i1", "i2"))
     assert isinstance(asked, Escalate)
     assert world.own.quarantined == 2
-    world.told(BreakerOpened(breaker=asked.breaker, detail=asked.detail))
+    item = ApprovalRequested(
+        item_id="itm", kind="escalation", title="t", action="a", action_digest="d", why="w", default="deny"
+    )
+    world.told(BreakerOpened(breaker=asked.breaker, detail=asked.detail), item)
+    assert world.run(lambda key: key not in ("i1", "i2")).fact.reason == "person"
     opened = len(world.opened)
     world.told(ItemsRetried(keys=()))
     world.step()
@@ -286,6 +291,20 @@ def test_a_late_result_of_a_changed_item_does_not_count() -> None:
     world.step()
     assert (world.own.done, world.own.items["i0"].status) == (0, "running")
     assert world.own.items["i0"].child_id == "c1"
+
+
+def test_the_end_of_a_cancelled_child_does_not_touch_the_next_one_of_its_item() -> None:
+    world = World(1)
+    world.step()
+    world.told(ItemsAdded(items=(ItemData("i0", {"n": "new"}),), replace=True))
+    world.step()
+    world.step()
+    assert world.opened == ["c0", "c1"]
+    world.finish("c0", "cancelled")
+    world.step()
+    assert (world.own.items["i0"].child_id, list(world.own.works)) == ("c1", ["c1"])
+    assert world.run().fact.status == "done"
+    assert world.opened == ["c0", "c1"]
 
 
 def test_children_that_wait_for_the_budget_keep_their_items_and_go_on_when_it_is_raised() -> None:
