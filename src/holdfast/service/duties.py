@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from holdfast.brain.doors import Kinds
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.facts.codec import Event
@@ -29,6 +28,7 @@ from holdfast.log.base import Index, Log, Snapshots, Which, each_session
 from holdfast.log.base import PostReceipt as Receipt
 from holdfast.service.intake import Intake
 from holdfast.session.rows import SessionRow
+from holdfast.session.state import Kinds
 
 PAGE = 1_000
 

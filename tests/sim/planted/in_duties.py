@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from holdfast.facts.codec import Event
-from holdfast.facts.duty import Schedule, TriggerDead, TriggerMissed, TriggerOffered, TriggerSkipped
+from holdfast.facts.duty import Schedule, TriggerDead, TriggerFired, TriggerMissed, TriggerOffered, TriggerSkipped
 from holdfast.kinds.duty import conductor, fold
 from holdfast.kinds.duty import schedule as schedules
+from holdfast.kinds.duty.actions import EndFiring, OpenFiring
 from holdfast.kinds.duty.acts import conducting
-from holdfast.kinds.duty.conductor import EndFiring
 from holdfast.kinds.duty.fold import DutyState
 from holdfast.kinds.duty.kind import DutyKind
 from holdfast.session.actions import CancelChildren, End
@@ -143,7 +143,7 @@ def an_interval_begins_again_at_each_firing(patch: pytest.MonkeyPatch) -> None:
     def after(state: State, fact: Any, event: Event) -> None:
         fold.of_duty(state).since_us = event.at_us
 
-    _folded(patch, fold.TriggerFired, after)
+    _folded(patch, TriggerFired, after)
 
 
 @BED.plant("", "early")
@@ -161,7 +161,7 @@ def jitter_makes_instants_early(patch: pytest.MonkeyPatch) -> None:
 def two_firings_at_a_time(patch: pytest.MonkeyPatch) -> None:
     def opened(own: DutyState, now_us: int) -> Any:
         offers = conductor.ready(own, now_us)
-        return conductor.OpenFiring(own.fired + 1, offers) if offers else None
+        return OpenFiring(own.fired + 1, offers) if offers else None
 
     patch.setattr(conductor, "_open", opened)
 
