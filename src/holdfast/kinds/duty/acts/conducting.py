@@ -15,17 +15,18 @@ from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Acts, Shift
 from holdfast.errors import CannotRunSafely, HoldfastError, Refused
 from holdfast.facts.base import Fact
-from holdfast.facts.duty import SCHEDULE, Firing, FiringEnded, TriggerDead, TriggerFired
+from holdfast.facts.duty import SCHEDULE, Duty, Firing, FiringEnded, TriggerDead, TriggerFired
 from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
-from holdfast.facts.session import Agent, Parent, Rule, SessionCreated, Workspace
+from holdfast.facts.session import Agent, Parent, SessionCreated, Workspace
 from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
-from holdfast.kinds.duty.actions import EndFiring, FiringOutcome, OpenFiring
+from holdfast.kinds.duty.actions import ClearAlert, EndFiring, FiringOutcome, OpenFiring, PollSource, RaiseAlert
+from holdfast.kinds.duty.acts.watching import clear_alert, poll, raise_alert
 from holdfast.kinds.duty.briefing import goal_of
 from holdfast.kinds.duty.conductor import EVENTLESS, decide
-from holdfast.kinds.duty.firing import REPORT
+from holdfast.kinds.duty.firing import REPORT, rules_of
 from holdfast.kinds.duty.fold import Running, of_duty
 from holdfast.repo.base import Kept, Owner
 from holdfast.session.actions import Action
@@ -47,6 +48,12 @@ class DutyActs(Acts):
                 await _open(self.shift, action)
             case EndFiring():
                 await _end(self.shift, action)
+            case PollSource():
+                await poll(self.shift, action)
+            case RaiseAlert():
+                await raise_alert(self.shift, action)
+            case ClearAlert():
+                await clear_alert(self.shift, action)
             case _:
                 return action
         return None
@@ -66,7 +73,7 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
     first, up = action.offers[0], created.parent
     child = SessionCreated(
         goal=goal_of(own, action.number, triggers, now_us),
-        agent=_agent(created.agent, f"{own.duty.name} {action.number}"),
+        agent=_agent(created.agent, own.duty, action.number),
         workspace=await _fill(shift, child_id),
         limits=msgspec.structs.replace(state.limits, budget_pico=own.duty.budget_pico, max_turns=own.duty.max_turns),
         rules=created.rules,
@@ -99,10 +106,10 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
     await shift.decision(opened, fired, posts=[shift.post_to(child_id, "created", child)])
 
 
-def _agent(mine: Agent, name: str) -> Agent:
+def _agent(mine: Agent, duty: Duty, number: int) -> Agent:
     """Return the duty's agent with the tool that reports values, which needs no approval."""
     tools = tuple(dict.fromkeys((*mine.tools, REPORT)))
-    return msgspec.structs.replace(mine, name=name, tools=tools, rules=(*mine.rules, Rule(REPORT, "allow")))
+    return msgspec.structs.replace(mine, name=f"{duty.name} {number}", tools=tools, rules=rules_of(mine.rules, duty))
 
 
 # --- state -----------------------------------------------------------------------------------------------
