@@ -119,9 +119,10 @@ async def show_run(call: Call) -> int:
         call.emit({**_public(each), "notes": notes, "dead": dead, "missed": own.missed, "skipped": own.skipped})
         return 0
     now_us = SystemClock().now_us()
+    misfire = each.duty.schedule.misfire if each.duty.schedule is not None else "-"
     call.say(f"{row.key or row.session_id}  {row.session_id}  definition {own.version}")
     call.say(f"goal      {one_line(own.goal, 200)}")
-    call.say(f"schedule  {schedule_text(own.duty.schedule)}; misfire {_misfire(each)}; overlap {own.duty.overlap}")
+    call.say(f"schedule  {schedule_text(own.duty.schedule)}; misfire {misfire}; overlap {own.duty.overlap}")
     call.say(f"next      {_next(each, now_us)}{f': {each.held}' if each.held else ''}")
     call.say(f"firings   {own.fired}; {own.skipped} instants skipped, {own.missed} missed; {len(own.queue)} waiting")
     call.say(f"cost      {cost}")
@@ -137,10 +138,6 @@ async def show_run(call: Call) -> int:
         for line in notes.splitlines()[:NOTES_LINES]:
             call.say(f"  {line}")
     return 0
-
-
-def _misfire(each: Overview) -> str:
-    return each.duty.schedule.misfire if each.duty.schedule is not None else "-"
 
 
 def history_arguments(parser: argparse.ArgumentParser) -> None:

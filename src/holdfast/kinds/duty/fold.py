@@ -56,6 +56,7 @@ class Running(msgspec.Struct):
     trigger: str
     keys: tuple[str, ...]
     opened_us: int
+    offers: list[Offer] = []
     status: Literal["done", "failed", "cancelled", "parked"] | None = None
     reason: str = ""
     detail: str = ""
@@ -159,16 +160,15 @@ def _changed(state: State, fact: DutyChanged, event: Event) -> None:
     own.duty, own.goal, own.version = fact.duty, fact.goal or own.goal, own.version + 1
 
 
-def _offered(state: State, fact: TriggerOffered, event: Event) -> None:
+def _offered(state: State, fact: TriggerOffered | UserMessage, event: Event) -> None:
     own = of_duty(state)
+    if isinstance(fact, UserMessage):
+        own.queue.append(Offer(MESSAGE, f"{MESSAGE}:{event.seq}", event.at_us, event.seq, event.at_us))
+        return
     state.stirred()
     own.queue.append(Offer(fact.trigger, fact.key, fact.time_us, event.seq, event.at_us))
     if fact.trigger == SCHEDULE:
         _handled(own, fact.time_us)
-
-
-def _message(state: State, fact: UserMessage, event: Event) -> None:
-    of_duty(state).queue.append(Offer(MESSAGE, f"{MESSAGE}:{event.seq}", event.at_us, event.seq, event.at_us))
 
 
 def _skipped(state: State, fact: TriggerSkipped, event: Event) -> None:
@@ -180,22 +180,23 @@ def _skipped(state: State, fact: TriggerSkipped, event: Event) -> None:
         _handled(own, fact.time_us)
 
 
-def _missed(state: State, fact: TriggerMissed, event: Event) -> None:
+def _passed(state: State, fact: TriggerMissed | ScheduleRewound, event: Event) -> None:
+    """Go on after instants that were missed, or from where the clock was set back to."""
     own = of_duty(state)
-    own.missed += fact.count
-    own.through_us, own.run = fact.last_us, False
-
-
-def _rewound(state: State, fact: ScheduleRewound, event: Event) -> None:
-    own = of_duty(state)
-    own.through_us, own.run = fact.to_us, False
+    own.run = False
+    if isinstance(fact, TriggerMissed):
+        own.missed += fact.count
+        own.through_us = fact.last_us
+    else:
+        own.through_us = fact.to_us
 
 
 def _fired(state: State, fact: TriggerFired, event: Event) -> None:
     own = of_duty(state)
+    taken = [offer for offer in own.queue if offer.key in fact.keys]
     own.queue = [offer for offer in own.queue if offer.key not in fact.keys]
     own.fired = fact.firing
-    own.running = Running(fact.firing, fact.child_id, fact.trigger, fact.keys, event.at_us)
+    own.running = Running(fact.firing, fact.child_id, fact.trigger, fact.keys, event.at_us, taken)
 
 
 def _child(state: State, fact: ChildFinished, event: Event) -> None:
@@ -220,9 +221,8 @@ def _ended(state: State, fact: FiringEnded, event: Event) -> None:
 
 def _dead(state: State, fact: TriggerDead, event: Event) -> None:
     own = of_duty(state)
-    waiting = {offer.key: offer for offer in own.queue}
-    for key in fact.keys:
-        own.dead[key] = waiting.get(key) or Offer("", key, event.at_us, 0, event.at_us)
+    handled = own.running.offers if own.running is not None else []
+    own.dead |= {offer.key: offer for offer in (*own.queue, *handled) if offer.key in fact.keys}
     own.queue = [offer for offer in own.queue if offer.key not in fact.keys]
     for key in list(own.dead)[:-DEAD_MAX]:
         del own.dead[key]
@@ -268,10 +268,10 @@ FOLD: Mapping[type[Fact], Apply] = {
     ShiftStarted: _began,
     DutyChanged: _changed,
     TriggerOffered: _offered,
-    UserMessage: _message,
+    UserMessage: _offered,
     TriggerSkipped: _skipped,
-    TriggerMissed: _missed,
-    ScheduleRewound: _rewound,
+    TriggerMissed: _passed,
+    ScheduleRewound: _passed,
     TriggerFired: _fired,
     ChildFinished: _child,
     FiringEnded: _ended,
