@@ -163,7 +163,7 @@ def two_firings_at_a_time(patch: pytest.MonkeyPatch) -> None:
         offers = conductor.ready(own, now_us)
         return OpenFiring(own.fired + 1, offers) if offers else None
 
-    patch.setattr(conductor, "_open", opened)
+    patch.setattr(conductor, "_queue", opened)
 
 
 @BED.plant("", "held")

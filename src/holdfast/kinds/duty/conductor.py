@@ -47,7 +47,7 @@ def decide(state: State, now_us: int) -> Action | DutyAction:
         return action
     if is_held(own):
         return _park(state, own, "person", held_detail(own))
-    return _instants(state, own, now_us) or _overflow(own) or _open(own, now_us) or _rest(state, own)
+    return _instants(state, own, now_us) or _queue(own, now_us) or _rest(state, own)
 
 
 def is_held(own: DutyState) -> bool:
@@ -170,17 +170,12 @@ def _offer(instant_us: int) -> TriggerOffered:
 # --- the queue -------------------------------------------------------------------------------------------
 
 
-def _overflow(own: DutyState) -> Record | None:
-    """Turn the events beyond the queue's bound into dead letters: a webhook may bring some more than fit."""
+def _queue(own: DutyState, now_us: int) -> Record | OpenFiring | None:
+    """Open a firing for what waits. Events beyond the bound, which a webhook may bring, become dead letters first."""
     events = [offer.key for offer in own.queue if offer.trigger not in EVENTLESS]
-    excess = tuple(events[own.duty.queue_max :])
-    return Record((TriggerDead(keys=excess, reason="the queue is full"),)) if excess else None
-
-
-def _open(own: DutyState, now_us: int) -> OpenFiring | None:
-    if own.running is not None:
-        return None
-    offers = ready(own, now_us)
+    if excess := tuple(events[own.duty.queue_max :]):
+        return Record((TriggerDead(keys=excess, reason="the queue is full"),))
+    offers = ready(own, now_us) if own.running is None else ()
     return OpenFiring(own.fired + 1, offers) if offers else None
 
 
@@ -205,6 +200,7 @@ def _batch_us(own: DutyState, oldest: Offer) -> int:
 
 
 def _rest(state: State, own: DutyState) -> End:
+    """Park until the firing ends, the next instant is due, or something arrives."""
     if own.running is not None:
         return _park(state, own, "child", f"firing {own.running.number} is at work")
     return _park(state, own, "timer", "waits for its next instant" if own.duty.schedule else "waits for a trigger")

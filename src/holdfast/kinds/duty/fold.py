@@ -145,6 +145,7 @@ def _handled(own: DutyState, instant_us: int) -> None:
 
 
 def _began(state: State, fact: ShiftStarted, event: Event) -> None:
+    """Begin the interval when the duty was added."""
     own = of_duty(state)
     if not own.since_us:
         own.since_us = own.through_us = state.created_us
@@ -200,6 +201,7 @@ def _fired(state: State, fact: TriggerFired, event: Event) -> None:
 
 
 def _child(state: State, fact: ChildFinished, event: Event) -> None:
+    """Note the end of the session of the firing under way."""
     running = of_duty(state).running
     if running is not None and running.child_id == fact.child_id:
         running.status, running.reason, running.detail = fact.status, fact.reason or "", fact.detail
@@ -248,19 +250,15 @@ def _value(state: State, fact: ValueReported, event: Event) -> None:
         del own.series[name]
 
 
-def _resumed(state: State, fact: UserResume, event: Event) -> None:
+def _answered(state: State, fact: UserResume | ApprovalDecided, event: Event) -> None:
     """Go on from now: the instants of a pause are not missed, a user did not want them."""
     own = of_duty(state)
-    own.through_us, own.run = max(own.through_us, event.at_us), False
-    own.held, own.failures = False, 0
-
-
-def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
-    own = of_duty(state)
-    if fact.item_id != own.item_id:
-        return
-    own.item_id, own.failures = "", 0
-    own.held = fact.verdict == "deny"
+    if isinstance(fact, ApprovalDecided):
+        if fact.item_id != own.item_id:
+            return
+        own.item_id = ""
+    own.held = isinstance(fact, ApprovalDecided) and fact.verdict == "deny"
+    own.failures = 0
     own.through_us, own.run = max(own.through_us, event.at_us), False
 
 
@@ -278,6 +276,6 @@ FOLD: Mapping[type[Fact], Apply] = {
     TriggerDead: _dead,
     TriggerReplayed: _replayed,
     ValueReported: _value,
-    UserResume: _resumed,
-    ApprovalDecided: _decided,
+    UserResume: _answered,
+    ApprovalDecided: _answered,
 }
