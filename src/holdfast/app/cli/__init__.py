@@ -51,9 +51,15 @@ VERBS: dict[str, VerbInfo] = {
         "mission", "Plan, work, judge, and merge: from a contract to a branch", "holdfast mission run --repo ."
     ),
     "loop": VerbInfo("loop", "Repeat a command until its items pass", "holdfast loop --max-iterations 20 -- claude -p"),
-    "every": VerbInfo("duty", "Run an agent at intervals, or by a schedule", 'holdfast every 6h "Check the backups"'),
+    "every": VerbInfo(
+        "holdfast.app.duty.verbs",
+        "Run an agent at intervals, or by a schedule",
+        'holdfast every 6h "Check the backups"',
+    ),
     "duty": VerbInfo(
-        "duty", "Add, list, and steer duties: agents that run by schedules and events", "holdfast duty list"
+        "holdfast.app.duty.verbs",
+        "Add, list, and steer duties: agents that run by schedules and events",
+        "holdfast duty list",
     ),
     "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k9q "use tabs"'),
     "inbox": VerbInfo("inbox", "List what needs your attention in all sessions", "holdfast inbox"),

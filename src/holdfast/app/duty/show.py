@@ -123,9 +123,10 @@ async def show_run(call: Call) -> int:
         )
         return 0
     now_us = SystemClock().now_us()
+    misfire = each.duty.schedule.misfire if each.duty.schedule is not None else "-"
     call.say(f"{row.key or row.session_id}  {row.session_id}  definition {own.version}")
     call.say(f"goal      {one_line(own.goal, 200)}")
-    call.say(f"schedule  {schedule_text(own.duty.schedule)}; misfire {_misfire(each)}; overlap {own.duty.overlap}")
+    call.say(f"schedule  {schedule_text(own.duty.schedule)}; misfire {misfire}; overlap {own.duty.overlap}")
     call.say(f"next      {_next(each, now_us)}{f': {each.held}' if each.held else ''}")
     call.say(f"firings   {own.fired}; {own.skipped} instants skipped, {own.missed} missed; {len(own.queue)} waiting")
     call.say(f"cost      {cost}")
@@ -163,10 +164,6 @@ def _watched(own: DutyState, now_us: int) -> list[str]:
             said += "; acknowledged" if found.acknowledged else ""
         lines.append(f"alert     {alert.name}: {one_line(said, 300)}")
     return lines
-
-
-def _misfire(each: Overview) -> str:
-    return each.duty.schedule.misfire if each.duty.schedule is not None else "-"
 
 
 def history_arguments(parser: argparse.ArgumentParser) -> None:

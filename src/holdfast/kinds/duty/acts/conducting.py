@@ -15,10 +15,10 @@ from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Acts, Shift
 from holdfast.errors import CannotRunSafely, HoldfastError, Refused
 from holdfast.facts.base import Fact
-from holdfast.facts.duty import SCHEDULE, Duty, Firing, FiringEnded, TriggerDead, TriggerFired
+from holdfast.facts.duty import SCHEDULE, Firing, FiringEnded, TriggerDead, TriggerFired
 from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
-from holdfast.facts.session import Agent, Parent, SessionCreated, Workspace
+from holdfast.facts.session import Parent, SessionCreated, Workspace
 from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
@@ -73,7 +73,12 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
     first, up = action.offers[0], created.parent
     child = SessionCreated(
         goal=goal_of(own, action.number, triggers, now_us),
-        agent=_agent(created.agent, own.duty, action.number),
+        agent=msgspec.structs.replace(
+            created.agent,
+            name=f"{own.duty.name} {action.number}",
+            tools=tuple(dict.fromkeys((*created.agent.tools, REPORT))),
+            rules=rules_of(created.agent.rules, own.duty),
+        ),
         workspace=await _fill(shift, child_id),
         limits=msgspec.structs.replace(state.limits, budget_pico=own.duty.budget_pico, max_turns=own.duty.max_turns),
         rules=created.rules,
@@ -104,12 +109,6 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
         time_us=first.at_us if first.trigger == SCHEDULE else first.waits_us,
     )
     await shift.decision(opened, fired, posts=[shift.post_to(child_id, "created", child)])
-
-
-def _agent(mine: Agent, duty: Duty, number: int) -> Agent:
-    """Return the duty's agent with the tool that reports values, which needs no approval."""
-    tools = tuple(dict.fromkeys((*mine.tools, REPORT)))
-    return msgspec.structs.replace(mine, name=f"{duty.name} {number}", tools=tools, rules=rules_of(mine.rules, duty))
 
 
 # --- state -----------------------------------------------------------------------------------------------
