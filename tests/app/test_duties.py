@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def of_type(log: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [each for each in log if each["type"] == name]
 
 
+def begun(type: Type) -> int:
+    return len(of_type(log_of(type, "lines"), "trigger.fired"))
+
+
+def more(type: Type, before: int) -> bool:
+    return begun(type) > before
+
+
 @pytest.mark.real
 def test_killed_workers_lose_no_firing_and_repeat_none(
     type: Type, counting: str, workers: list[subprocess.Popen[str]]
@@ -54,8 +63,8 @@ def test_killed_workers_lose_no_firing_and_repeat_none(
     type("every", "2s", "Count the lines", "--name", "lines", "--model", counting, "--misfire", "all").went()
     for number in range(KILLS):
         workers.append(spawn("worker"))
-        fired = len(of_type(log_of(type, "lines"), "trigger.fired"))
-        until(lambda fired=fired: len(of_type(log_of(type, "lines"), "trigger.fired")) > fired)
+        before = begun(type)
+        until(partial(more, type, before))
         workers[-1].send_signal(signal.SIGKILL if number else signal.SIGTERM)
         ended(workers[-1])
     workers.append(spawn("worker"))

@@ -69,7 +69,7 @@ def full(odd: str) -> list[AnyFact]:
         TriggerMissed(first_us=AT_US, last_us=AT_US + 1, count=2, policy="skip"),
         TriggerDead(keys=(odd,), reason=odd, firing=1),
         ScheduleRewound(from_us=AT_US, to_us=AT_US - 1),
-        SourcePolled(trigger="inbox", cursor=odd, failure=odd),
+        SourcePolled(trigger="inbox", cursor=odd, failure=odd, more=True, notes=(odd,)),
         FiringEnded(
             firing=1,
             child_id="ses_f",

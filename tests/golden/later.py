@@ -121,6 +121,7 @@ def full(odd: str) -> list[AnyFact]:
             default="deny", expires_us=AT_US + DAY_US, remind_us=AT_US + 1, escalate_us=AT_US + 2,
             approvers=("ann",), second=("eve",), account_id="ses_more", proposed_pico=7, replaces="itm_gone",
             uncounted=("run.log",),
+            notify=("ops",),
         ),
         NoticeSent(
             notice_id="ntc_1", target="phone", item_id="itm_full", round="first", ok=True, detail=odd,

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from holdfast.serve.gate import Refusal
 from holdfast.serve.site import Site
-from holdfast.service.deliveries import Deliveries, QueueFull
+from holdfast.service.duty.deliveries import Deliveries, QueueFull
 from holdfast.sources.webhook import STATUS, WebhookRefused
 
 RETRY_S = 30

@@ -64,7 +64,10 @@ class PostgresSource:
             xmin, xmax = (int(each) for each in connection.execute(ends).fetchone() or ("0", "0"))
             most = len(at.seen) + limit + 1
             columns, rows = self._select(connection, at.after, most)
-        found = [row._replace(after=_plain(row.after)) for row in rows_of(self._settings, columns, rows)]
+        found = [
+            row._replace(after=row.after if isinstance(row.after, int | float | str) else str(row.after))
+            for row in rows_of(self._settings, columns, rows)
+        ]
         marks = {_mark(row) for row in found}
         seen = set(at.seen) if len(rows) == most else set(at.seen) & marks
         new = [row for row in found if _mark(row) not in seen]
@@ -110,11 +113,6 @@ class PostgresSource:
         with connection.cursor(name="holdfast") as rows:
             rows.execute(query, {"cursor": after})
             return [column.name for column in rows.description], rows.fetchmany(limit)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that JSON has, which PostgreSQL takes as the same."""
-    return value if isinstance(value, int | float | str) else str(value)
 
 
 def _mark(row: Row) -> str:

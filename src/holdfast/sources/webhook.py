@@ -95,7 +95,10 @@ def _event(headers: Mapping[str, str], body: bytes, settings: WebhookSettings) -
         raise WebhookRefused("malformed", "batches of CloudEvents are not accepted; send each event on its own")
     try:
         if kind == "application/cloudevents+json":
-            return _cloud_event(_object(body))
+            whole = bounded_json.decode(body)
+            if not isinstance(whole, dict):
+                raise WebhookRefused("malformed", "the CloudEvent is not a JSON object")
+            return _cloud_event(whole)
         if "ce-specversion" in headers:
             attributes = {name[3:]: _unquoted(value) for name, value in headers.items() if name.startswith("ce-")}
             found = _cloud_event({**attributes, "data": _payload(body, kind)})
@@ -141,13 +144,6 @@ def _payload(body: bytes, kind: str) -> Any:
         return {}
     is_json = kind in ("", "application/json") or kind.endswith("+json")
     return bounded_json.decode(body) if is_json else body.decode()
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    found = bounded_json.decode(body)
-    if not isinstance(found, dict):
-        raise WebhookRefused("malformed", "the CloudEvent is not a JSON object")
-    return found
 
 
 def _unquoted(value: str) -> str:

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from holdfast.facts.codec import Event
-from holdfast.facts.duty import Schedule, TriggerDead, TriggerMissed, TriggerOffered, TriggerSkipped
+from holdfast.facts.duty import Schedule, TriggerDead, TriggerFired, TriggerMissed, TriggerOffered, TriggerSkipped
 from holdfast.kinds.duty import conductor, fold
 from holdfast.kinds.duty import schedule as schedules
+from holdfast.kinds.duty.actions import EndFiring, OpenFiring
 from holdfast.kinds.duty.acts import conducting
-from holdfast.kinds.duty.conductor import EndFiring
 from holdfast.kinds.duty.fold import DutyState
 from holdfast.kinds.duty.kind import DutyKind
 from holdfast.session.actions import CancelChildren, End
@@ -143,7 +143,7 @@ def an_interval_begins_again_at_each_firing(patch: pytest.MonkeyPatch) -> None:
     def after(state: State, fact: Any, event: Event) -> None:
         fold.of_duty(state).since_us = event.at_us
 
-    _folded(patch, fold.TriggerFired, after)
+    _folded(patch, TriggerFired, after)
 
 
 @BED.plant("", "early")
@@ -161,9 +161,9 @@ def jitter_makes_instants_early(patch: pytest.MonkeyPatch) -> None:
 def two_firings_at_a_time(patch: pytest.MonkeyPatch) -> None:
     def opened(own: DutyState, now_us: int) -> Any:
         offers = conductor.ready(own, now_us)
-        return conductor.OpenFiring(own.fired + 1, offers) if offers else None
+        return OpenFiring(own.fired + 1, offers) if offers else None
 
-    patch.setattr(conductor, "_open", opened)
+    patch.setattr(conductor, "_queue", opened)
 
 
 @BED.plant("", "held")
@@ -190,7 +190,13 @@ def a_firing_without_a_report_is_done(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("", "dead")
 def events_of_a_failed_firing_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(conductor, "_events", lambda running: ())
+    whole = conductor._at_work
+
+    def at_work(*values: Any) -> Any:
+        action = whole(*values)
+        return msgspec.structs.replace(action, events=()) if isinstance(action, EndFiring) else action
+
+    patch.setattr(conductor, "_at_work", at_work)
 
 
 @BED.plant("", "timeout")
@@ -231,7 +237,7 @@ def a_duty_parks_without_a_wake(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(conductor, "_park", park)
 
 
-@BED.plant("", "lost")
+@BED.plant("", "order")
 def a_full_queue_drops_events(patch: pytest.MonkeyPatch) -> None:
     def after(state: State, fact: TriggerOffered, event: Event) -> None:
         own = fold.of_duty(state)
@@ -239,6 +245,15 @@ def a_full_queue_drops_events(patch: pytest.MonkeyPatch) -> None:
             own.queue.pop()
 
     _folded(patch, TriggerOffered, after)
+
+
+@BED.plant("", "order")
+def a_replayed_event_lost_its_content(patch: pytest.MonkeyPatch) -> None:
+    def after(state: State, fact: TriggerDead, event: Event) -> None:
+        own = fold.of_duty(state)
+        own.dead = {key: fold.Offer("", key, event.at_us, 0, event.at_us) for key in own.dead}
+
+    _folded(patch, TriggerDead, after)
 
 
 @BED.plant("", "ended")

@@ -56,9 +56,15 @@ VERBS: dict[str, VerbInfo] = {
         "Work through a list, item by item",
         "holdfast items run list.jsonl --each 'Summarize: {text}'",
     ),
-    "every": VerbInfo("duty", "Run an agent at intervals, or by a schedule", 'holdfast every 6h "Check the backups"'),
+    "every": VerbInfo(
+        "holdfast.app.duty.verbs",
+        "Run an agent at intervals, or by a schedule",
+        'holdfast every 6h "Check the backups"',
+    ),
     "duty": VerbInfo(
-        "duty", "Add, list, and steer duties: agents that run by schedules and events", "holdfast duty list"
+        "holdfast.app.duty.verbs",
+        "Add, list, and steer duties: agents that run by schedules and events",
+        "holdfast duty list",
     ),
     "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k9q "use tabs"'),
     "inbox": VerbInfo("inbox", "List what needs your attention in all sessions", "holdfast inbox"),

@@ -91,9 +91,10 @@ def _shared(parser: argparse.ArgumentParser) -> None:
 async def every(call: Call) -> int:
     """Add a duty from arguments."""
     args = call.args
+    words = re.findall(r"[a-z0-9]+", args.goal.lower())[:NAME_WORDS]
     interval = {"cron": args.when} if " " in args.when.strip() else {"every": args.when}
     file = DutyFile(
-        name=args.name or _name_of(args.goal),
+        name=args.name or "-".join(words)[:32].strip("-") or "duty",
         goal=args.goal,
         zone=args.zone,
         misfire=args.misfire,
@@ -218,8 +219,3 @@ def _say(call: Call, runtime: Runtime, row: SessionRow, duty: Duty, done: str) -
     call.say(f"{done} the duty {duty.name} ({row.session_id}){at}")
     if not is_served(runtime.home, database_path(runtime.settings)):
         call.note(f"nothing runs sessions here yet; start: {call.typed('serve')} (or {call.typed('worker')})")
-
-
-def _name_of(goal: str) -> str:
-    words = re.findall(r"[a-z0-9]+", goal.lower())[:NAME_WORDS]
-    return "-".join(words)[:32].strip("-") or "duty"

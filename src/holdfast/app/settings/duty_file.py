@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.app.settings.agent_file import rules_of_entries
 from holdfast.app.settings.config import check_shared, parse_toml
 from holdfast.app.settings.project import Change
 from holdfast.app.settings.tables import NAME
@@ -25,6 +26,7 @@ from holdfast.app.settings.values import duration_s, nearest
 from holdfast.errors import UsageError
 from holdfast.facts.duty import MANUAL, MESSAGE, SCHEDULE, Alert, Duty, Misfire, Overlap, Schedule, Trigger
 from holdfast.kinds.duty import alerts
+from holdfast.kinds.duty.firing import TOOLS as FIRING_TOOLS
 from holdfast.kinds.duty.schedule import check_schedule
 from holdfast.session.money import pico_from_usd
 from holdfast.session.tools import TOOLS
@@ -67,6 +69,7 @@ class DutyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     values: dict[str, str] = {}
     trigger: tuple[Trigger, ...] = ()
     alert: tuple[Alert, ...] = ()
+    rule: tuple[dict[str, Any], ...] = ()
 
 
 def read_duty_file(path: Path) -> tuple[SettingsFile, DutyFile]:
@@ -141,6 +144,7 @@ def check_duty(file: DutyFile, where: str, now_us: int) -> Duty:
         values=file.values,
         triggers=file.trigger,
         alerts=file.alert,
+        rules=tuple(rules_of_entries(list(file.rule), where, (*TOOLS, *FIRING_TOOLS))),
     )
 
 

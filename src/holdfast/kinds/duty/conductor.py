@@ -49,13 +49,7 @@ def decide(state: State, now_us: int) -> Action | DutyAction:
         return action
     if is_held(own):
         return _park(state, own, now_us, "person", held_detail(own))
-    return (
-        _instants(state, own, now_us)
-        or _overflow(own)
-        or polls.step(own, now_us)
-        or _open(own, now_us)
-        or _rest(state, own, now_us)
-    )
+    return _instants(state, own, now_us) or polls.step(own, now_us) or _queue(own, now_us) or _rest(state, own, now_us)
 
 
 def is_held(own: DutyState) -> bool:
@@ -82,7 +76,8 @@ def _at_work(state: State, own: DutyState, now_us: int) -> Action | EndFiring | 
     if running.status is not None:
         if running.status == "parked" and child is not None and not child.cancelled:
             return CancelChildren((running.child_id,))
-        return EndFiring(running.number, *_outcome(own, running), _events(running))
+        events = running.keys if running.trigger not in EVENTLESS else ()
+        return EndFiring(running.number, *_outcome(own, running), events)
     if child is None or child.cancelled:
         return None
     return CancelChildren((running.child_id,)) if _is_overdue(own, running, now_us) or _is_replaced(own) else None
@@ -107,10 +102,6 @@ def _is_replaced(own: DutyState) -> bool:
     return own.duty.overlap == "cancel" and bool(_waiting(own))
 
 
-def _events(running: Running) -> tuple[str, ...]:
-    return running.keys if running.trigger not in EVENTLESS else ()
-
-
 # --- the schedule ----------------------------------------------------------------------------------------
 
 
@@ -126,15 +117,10 @@ def _instants(state: State, own: DutyState, now_us: int) -> Record | None:
         found = found[:-1]
     whole = len(found) < CHUNK or bool(schedule.every_s)
     if found and any(first <= found[-1] and found[0] <= last for first, last in own.covered):
-        found, whole = _uncovered(own, found)
+        whole = len(found) <= CHUNK
+        found = [each for each in found[:CHUNK] if not own.is_covered(each)]
     facts = _handled(own, schedule, found, now_us, whole=whole) if found else ()
     return Record(facts) if facts else None
-
-
-def _uncovered(own: DutyState, found: Sequence[int]) -> tuple[Sequence[int], bool]:
-    """Return the beginning of `found` without handled instants, and whether it is all of it."""
-    left = [each for each in found[:CHUNK] if not own.is_covered(each)]
-    return left, len(found) <= CHUNK
 
 
 def _handled(own: DutyState, schedule: Schedule, found: Sequence[int], now_us: int, *, whole: bool) -> tuple[Fact, ...]:
@@ -186,17 +172,12 @@ def _offer(instant_us: int) -> TriggerOffered:
 # --- the queue -------------------------------------------------------------------------------------------
 
 
-def _overflow(own: DutyState) -> Record | None:
-    """Turn the events beyond the queue's bound into dead letters: a webhook may bring some more than fit."""
+def _queue(own: DutyState, now_us: int) -> Record | OpenFiring | None:
+    """Open a firing for what waits. Events beyond the bound, which a webhook may bring, become dead letters first."""
     events = [offer.key for offer in own.queue if offer.trigger not in EVENTLESS]
-    excess = tuple(events[own.duty.queue_max :])
-    return Record((TriggerDead(keys=excess, reason="the queue is full"),)) if excess else None
-
-
-def _open(own: DutyState, now_us: int) -> OpenFiring | None:
-    if own.running is not None:
-        return None
-    offers = ready(own, now_us)
+    if excess := tuple(events[own.duty.queue_max :]):
+        return Record((TriggerDead(keys=excess, reason="the queue is full"),))
+    offers = ready(own, now_us) if own.running is None else ()
     return OpenFiring(own.fired + 1, offers) if offers else None
 
 
@@ -221,6 +202,7 @@ def _batch_us(own: DutyState, oldest: Offer) -> int:
 
 
 def _rest(state: State, own: DutyState, now_us: int) -> End:
+    """Park until the firing ends, the next instant is due, or something arrives."""
     if own.running is not None:
         return _park(state, own, now_us, "child", f"firing {own.running.number} is at work")
     return _park(

@@ -60,6 +60,7 @@ class Running(msgspec.Struct):
     trigger: str
     keys: tuple[str, ...]
     opened_us: int
+    offers: list[Offer] = []
     status: Literal["done", "failed", "cancelled", "parked"] | None = None
     reason: str = ""
     detail: str = ""
@@ -172,6 +173,7 @@ def _handled(own: DutyState, instant_us: int) -> None:
 
 
 def _began(state: State, fact: ShiftStarted, event: Event) -> None:
+    """Begin the interval when the duty was added."""
     own = of_duty(state)
     if not own.since_us:
         own.since_us = own.through_us = state.created_us
@@ -187,16 +189,15 @@ def _changed(state: State, fact: DutyChanged, event: Event) -> None:
     own.duty, own.goal, own.version = fact.duty, fact.goal or own.goal, own.version + 1
 
 
-def _offered(state: State, fact: TriggerOffered, event: Event) -> None:
+def _offered(state: State, fact: TriggerOffered | UserMessage, event: Event) -> None:
     own = of_duty(state)
+    if isinstance(fact, UserMessage):
+        own.queue.append(Offer(MESSAGE, f"{MESSAGE}:{event.seq}", event.at_us, event.seq, event.at_us))
+        return
     state.stirred()
     own.queue.append(Offer(fact.trigger, fact.key, fact.time_us, event.seq, event.at_us))
     if fact.trigger == SCHEDULE:
         _handled(own, fact.time_us)
-
-
-def _message(state: State, fact: UserMessage, event: Event) -> None:
-    of_duty(state).queue.append(Offer(MESSAGE, f"{MESSAGE}:{event.seq}", event.at_us, event.seq, event.at_us))
 
 
 def _skipped(state: State, fact: TriggerSkipped, event: Event) -> None:
@@ -208,25 +209,27 @@ def _skipped(state: State, fact: TriggerSkipped, event: Event) -> None:
         _handled(own, fact.time_us)
 
 
-def _missed(state: State, fact: TriggerMissed, event: Event) -> None:
+def _passed(state: State, fact: TriggerMissed | ScheduleRewound, event: Event) -> None:
+    """Go on after instants that were missed, or from where the clock was set back to."""
     own = of_duty(state)
-    own.missed += fact.count
-    own.through_us, own.run = fact.last_us, False
-
-
-def _rewound(state: State, fact: ScheduleRewound, event: Event) -> None:
-    own = of_duty(state)
-    own.through_us, own.run = fact.to_us, False
+    own.run = False
+    if isinstance(fact, TriggerMissed):
+        own.missed += fact.count
+        own.through_us = fact.last_us
+    else:
+        own.through_us = fact.to_us
 
 
 def _fired(state: State, fact: TriggerFired, event: Event) -> None:
     own = of_duty(state)
+    taken = [offer for offer in own.queue if offer.key in fact.keys]
     own.queue = [offer for offer in own.queue if offer.key not in fact.keys]
     own.fired = fact.firing
-    own.running = Running(fact.firing, fact.child_id, fact.trigger, fact.keys, event.at_us)
+    own.running = Running(fact.firing, fact.child_id, fact.trigger, fact.keys, event.at_us, taken)
 
 
 def _child(state: State, fact: ChildFinished, event: Event) -> None:
+    """Note the end of the session of the firing under way."""
     running = of_duty(state).running
     if running is not None and running.child_id == fact.child_id:
         running.status, running.reason, running.detail = fact.status, fact.reason or "", fact.detail
@@ -249,9 +252,8 @@ def _ended(state: State, fact: FiringEnded, event: Event) -> None:
 
 def _dead(state: State, fact: TriggerDead, event: Event) -> None:
     own = of_duty(state)
-    waiting = {offer.key: offer for offer in own.queue}
-    for key in fact.keys:
-        own.dead[key] = waiting.get(key) or Offer("", key, event.at_us, 0, event.at_us)
+    handled = own.running.offers if own.running is not None else []
+    own.dead |= {offer.key: offer for offer in (*own.queue, *handled) if offer.key in fact.keys}
     own.queue = [offer for offer in own.queue if offer.key not in fact.keys]
     for key in list(own.dead)[:-DEAD_MAX]:
         del own.dead[key]
@@ -302,22 +304,18 @@ def _acknowledged(state: State, fact: AlertAcknowledged, event: Event) -> None:
         alert.acknowledged = True
 
 
-def _resumed(state: State, fact: UserResume, event: Event) -> None:
+def _answered(state: State, fact: UserResume | ApprovalDecided, event: Event) -> None:
     """Go on from now: the instants of a pause are not missed, a user did not want them."""
     own = of_duty(state)
-    own.through_us, own.run = max(own.through_us, event.at_us), False
-    own.held, own.failures = False, 0
-
-
-def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
-    own = of_duty(state)
-    for alert in own.alerts.values():
-        if alert.raised and alert.item_id == fact.item_id:  # either answer says that a user has seen it
-            alert.acknowledged = True
-    if fact.item_id != own.item_id:
-        return
-    own.item_id, own.failures = "", 0
-    own.held = fact.verdict == "deny"
+    if isinstance(fact, ApprovalDecided):
+        for alert in own.alerts.values():
+            if alert.raised and alert.item_id == fact.item_id:  # either answer says that a user has seen it
+                alert.acknowledged = True
+        if fact.item_id != own.item_id:
+            return
+        own.item_id = ""
+    own.held = isinstance(fact, ApprovalDecided) and fact.verdict == "deny"
+    own.failures = 0
     own.through_us, own.run = max(own.through_us, event.at_us), False
 
 
@@ -325,18 +323,18 @@ FOLD: Mapping[type[Fact], Apply] = {
     ShiftStarted: _began,
     DutyChanged: _changed,
     TriggerOffered: _offered,
-    UserMessage: _message,
+    UserMessage: _offered,
     TriggerSkipped: _skipped,
-    TriggerMissed: _missed,
-    ScheduleRewound: _rewound,
+    TriggerMissed: _passed,
+    ScheduleRewound: _passed,
     TriggerFired: _fired,
     ChildFinished: _child,
     FiringEnded: _ended,
     TriggerDead: _dead,
     TriggerReplayed: _replayed,
     ValueReported: _value,
-    UserResume: _resumed,
-    ApprovalDecided: _decided,
+    UserResume: _answered,
+    ApprovalDecided: _answered,
     SourcePolled: _polled,
     AlertRaised: _raised,
     AlertCleared: _cleared,

@@ -1,7 +1,8 @@
-"""Mission Control: five screens as HTML that the server renders, over the queries of `service`.
+"""Mission Control: screens as HTML that the server renders, over the queries of `service`.
 
-A screen is a frozen struct made by a function (`inbox`, `session`, `fleet`, `mission`, `brief`) and a template; `reads`
-and `acts` have their routes. Everything works by links and forms: the script only replaces rows in place and adds keys.
+A screen is a frozen struct made by a function (`inbox`, `session`, `fleet`, `mission`, `brief`, `duties`) and a
+template; `reads` and `acts` have most routes. Everything works by links and forms: the script only replaces rows in
+place and adds keys.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from holdfast.serve.pages import acts, devices, reads, start
+from holdfast.serve.pages import acts, devices, duties, reads, start
 from holdfast.serve.site import Site
 
 
@@ -23,5 +24,6 @@ def routes(site: Site) -> list[BaseRoute]:
         *acts.routes(site),
         *devices.routes(site),
         *start.routes(site),
+        *duties.routes(site),
         Mount("/static", static),
     ]

@@ -63,6 +63,26 @@ def bars(values: Sequence[tuple[str, int, str]], *, width: float = 400.0, height
     return tuple(found)
 
 
+class Plot(msgspec.Struct, frozen=True):
+    """A line through values over time: its points for SVG, and its lowest, highest, and last value as text."""
+
+    points: str
+    low: str
+    high: str
+    last: str
+
+
+def plot(values: Sequence[tuple[int, float]], *, width: float = 400.0, height: float = 90.0) -> Plot:
+    """Return the line through `(time, value)`, which are at least one, oldest first."""
+    numbers = [value for _, value in values]
+    low, high, first_us = min(numbers), max(numbers), values[0][0]
+    across = width / max(1, values[-1][0] - first_us)
+    room = height - 6
+    down = room / (high - low) if high > low else 0.0
+    points = " ".join(f"{(at - first_us) * across:.1f},{3 + room - (value - low) * down:.1f}" for at, value in values)
+    return Plot(points, f"{low:g}", f"{high:g}", f"{numbers[-1]:g}")
+
+
 def lanes(events: Sequence[tuple[str, int]], *, width: float = 800.0, row: float = 12.0) -> tuple[Bar, ...]:
     """Return the activity of `(lane, time)` as one strip of columns for each lane, over the time that they span.
 

@@ -30,6 +30,9 @@ SLACK_US = 4_200 * SECOND_US
 YEAR_US = 365 * 86_400 * SECOND_US
 """Step of the clock in some worlds: what seems to have taken longer did not."""
 
+STEP_US = 61 * SECOND_US
+"""Step back of the clock that a schedule waits for."""
+
 MANY = 2_000
 """Instants of a cron expression that one decision handles; later ones follow."""
 
@@ -117,13 +120,10 @@ class _Walk:
 
     # --- instants ---
 
-    def _is_true(self, instant_us: int) -> bool:
+    def _handle(self, instant_us: int, how: str) -> Found:
         schedule = self.duty.schedule
         assert schedule is not None
-        return true_instants(schedule, self.since_us, instant_us - 1, instant_us) == [instant_us]
-
-    def _handle(self, instant_us: int, how: str) -> Found:
-        if not self._is_true(instant_us):
+        if true_instants(schedule, self.since_us, instant_us - 1, instant_us) != [instant_us]:
             yield "calendar", f"{instant_us} is no instant of {self.duty.schedule}"
         if instant_us in self.instants:
             yield "once", f"the instant {instant_us} was {self.instants[instant_us]} and is now {how}"
@@ -199,6 +199,12 @@ class _Walk:
         full = len(fact.keys) >= self.duty.batch or fact.trigger in (SCHEDULE, MANUAL)
         if not full and event.at_us < oldest + self.duty.batch_s * SECOND_US:
             yield "batch", f"firing {fact.firing} does not wait for its batch"
+        first = next((key for key, (trigger, _) in self.queue.items() if trigger == fact.trigger), "")
+        if fact.trigger not in (SCHEDULE, MANUAL) and first not in fact.keys:
+            yield (
+                "order",
+                f"firing {fact.firing} of {fact.trigger or 'no trigger'} leaves out {first}, which waits longer",
+            )
         for key in fact.keys:
             if key not in self.queue:
                 yield "fired", f"{key} fires, and was {self.gone.get(key, 'never offered')}"
@@ -241,9 +247,8 @@ class _Walk:
             yield "handled", f"{len(left)} instants from {left[0]} on were due, and nothing became of them"
         if any(isinstance(each, TriggerMissed) for each in self.batch):
             yield from self._one_for_all(schedule.misfire)
-        after = true_instants(
-            schedule, self.since_us, max(self.floor_us, event.at_us), event.at_us + 9 * 86_400 * SECOND_US
-        )
+        from_us = max(event.at_us, min(self.floor_us, event.at_us + STEP_US))
+        after = true_instants(schedule, self.since_us, from_us, event.at_us + 9 * 86_400 * SECOND_US)
         ahead = next((each for each in after if each not in self.instants), None)
         if ahead is not None and (fact.due_us is None or fact.due_us > ahead + jitter_us):
             yield "wake", f"the next instant is {ahead}, and the session sleeps until {fact.due_us}"

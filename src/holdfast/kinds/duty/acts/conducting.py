@@ -18,7 +18,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.duty import SCHEDULE, Firing, FiringEnded, TriggerDead, TriggerFired
 from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
-from holdfast.facts.session import Agent, Parent, Rule, SessionCreated, Workspace
+from holdfast.facts.session import Parent, SessionCreated, Workspace
 from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
@@ -26,7 +26,7 @@ from holdfast.kinds.duty.actions import ClearAlert, EndFiring, FiringOutcome, Op
 from holdfast.kinds.duty.acts.watching import clear_alert, poll, raise_alert
 from holdfast.kinds.duty.briefing import goal_of
 from holdfast.kinds.duty.conductor import EVENTLESS, decide
-from holdfast.kinds.duty.firing import REPORT
+from holdfast.kinds.duty.firing import REPORT, rules_of
 from holdfast.kinds.duty.fold import Running, of_duty
 from holdfast.repo.base import Kept, Owner
 from holdfast.session.actions import Action
@@ -73,7 +73,12 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
     first, up = action.offers[0], created.parent
     child = SessionCreated(
         goal=goal_of(own, action.number, triggers, now_us),
-        agent=_agent(created.agent, f"{own.duty.name} {action.number}"),
+        agent=msgspec.structs.replace(
+            created.agent,
+            name=f"{own.duty.name} {action.number}",
+            tools=tuple(dict.fromkeys((*created.agent.tools, REPORT))),
+            rules=rules_of(created.agent.rules, own.duty),
+        ),
         workspace=await _fill(shift, child_id),
         limits=msgspec.structs.replace(state.limits, budget_pico=own.duty.budget_pico, max_turns=own.duty.max_turns),
         rules=created.rules,
@@ -104,12 +109,6 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
         time_us=first.at_us if first.trigger == SCHEDULE else first.waits_us,
     )
     await shift.decision(opened, fired, posts=[shift.post_to(child_id, "created", child)])
-
-
-def _agent(mine: Agent, name: str) -> Agent:
-    """Return the duty's agent with the tool that reports values, which needs no approval."""
-    tools = tuple(dict.fromkeys((*mine.tools, REPORT)))
-    return msgspec.structs.replace(mine, name=name, tools=tools, rules=(*mine.rules, Rule(REPORT, "allow")))
 
 
 # --- state -----------------------------------------------------------------------------------------------
