@@ -47,7 +47,12 @@ def decide(state: State, now_us: int) -> Action | DutyAction:
         return action
     if is_held(own):
         return _park(state, own, "person", held_detail(own))
-    return _instants(state, own, now_us) or _queue(own, now_us) or _rest(state, own)
+    found = _instants(state, own, now_us) or _queue(own, now_us)
+    if found is not None:
+        return found
+    if own.running is not None:
+        return _park(state, own, "child", f"firing {own.running.number} is at work")
+    return _park(state, own, "timer", "waits for its next instant" if own.duty.schedule else "waits for a trigger")
 
 
 def is_held(own: DutyState) -> bool:
@@ -197,13 +202,6 @@ def _batch_us(own: DutyState, oldest: Offer) -> int:
 
 
 # --- waiting ---------------------------------------------------------------------------------------------
-
-
-def _rest(state: State, own: DutyState) -> End:
-    """Park until the firing ends, the next instant is due, or something arrives."""
-    if own.running is not None:
-        return _park(state, own, "child", f"firing {own.running.number} is at work")
-    return _park(state, own, "timer", "waits for its next instant" if own.duty.schedule else "waits for a trigger")
 
 
 def _park(state: State, own: DutyState, reason: ParkReason, detail: str) -> End:
