@@ -27,6 +27,7 @@
     │   └── HandsLost              –  this incarnation of the hands is gone
     ├── SnapshotFailed             –  a snapshot could not be made, read, or restored
     ├── NotifyError                –  a notice could not be delivered
+    ├── SourceError                –  a source of events could not be read
     └── ModelError                 –  a model request failed; `kind` says how
 
 The number is the exit status of the command line. A message tells the user what happened, what is safe, and what to do.
@@ -260,6 +261,17 @@ class NotifyError(HoldfastError):
         super().__init__(message)
         self.retryable = retryable
         self.retry_after_s = retry_after_s
+
+
+class SourceError(HoldfastError):
+    """A source of events could not be read. Its cursor is as before, so no event is lost.
+
+    `retryable` is True if a later poll may succeed without a change by a user.
+    """
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class ModelError(HoldfastError):

@@ -43,6 +43,7 @@ from holdfast.service.opening import Site
 from holdfast.service.sessions import costs_of
 from holdfast.session.rows import Uptime
 from holdfast.session.tools.output import functions
+from holdfast.vault.base import Vault
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -165,8 +166,19 @@ class Runtime:
             repository=self.repository,
             discard=self.discard,
             costs=self.costs,
+            secret=self.secret,
             observer=observer or NoObserver(),
         )
+
+    def secret(self, name: str) -> str:
+        """Return the value of a secret of the user. Raises `SecretUnavailable` or `UsageError`."""
+        return self._vault.resolve(name).reveal()
+
+    @cached_property
+    def _vault(self) -> Vault:
+        from holdfast.app.settings.egress_policy import open_vault
+
+        return open_vault(self.settings, SystemClock())
 
     async def costs(self, session_id: str) -> str:
         """Return the cost of a session and of all below it so far, as text."""

@@ -100,6 +100,11 @@ def no_repository(path: str) -> Repository:
     raise CannotRunSafely(f"there is no git on this machine to work on {path} with; nothing was changed: install it")
 
 
+def no_secret(name: str) -> str:
+    """Read a secret on a host without a vault."""
+    raise CannotRunSafely(f"there are no secrets here, so {name!r} is not known; nothing was read")
+
+
 async def unknown_costs(session_id: str) -> str:
     """Say nothing: the default `costs`."""
     return ""
@@ -122,7 +127,7 @@ class Doors:
     that needs an environment does not start. `uid` returns the user id for the hands of a workspace. `on_news` is the
     command to run for a session when one of its jobs has news and no brain waits for it. `repository` opens a user's
     repository by its path; `discard` removes a folder that `workspace` made. `costs` says
-    what a session and all below it cost so far, for a notice.
+    what a session and all below it cost so far, for a notice; `secret` reads a secret that a source of events needs.
     """
 
     log: Log
@@ -150,6 +155,7 @@ class Doors:
     repository: Callable[[str], Repository] = no_repository
     discard: Callable[[Workspace], None] = kept
     costs: Callable[[str], Awaitable[str]] = unknown_costs
+    secret: Callable[[str], str] = no_secret
 
 
 class CustomResult(msgspec.Struct, frozen=True):

@@ -140,14 +140,14 @@ class Shift:
         """
         return await self._append(facts, posts, head=True)
 
-    async def fact(self, *facts: Fact) -> list[Event]:
+    async def fact(self, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
         """Append the outcome of an effect, under the epoch alone (S2), after a new reading if the clock was set: a wait
         may begin with this outcome, and the process may be killed before the next decision.
         """
         clock = self.look_at_clock()
         if was_set(self.state, clock.boot_id, clock.booted_us) and not isinstance(facts[0], ClockSet):
-            return (await self._append((clock, *facts), (), head=False))[1:]
-        return await self._append(facts, (), head=False)
+            return (await self._append((clock, *facts), posts, head=False))[1:]
+        return await self._append(facts, posts, head=False)
 
     async def post(self, key: str, fact: Fact) -> None:
         """Post a fact to this session, once per key (S3), and fold it."""
@@ -167,6 +167,8 @@ class Shift:
             if events[0].seq == self.state.seq + 1:
                 self._take(events)
             else:
+                await self._catch_up()
+            if any(post.session_id == self.state.session_id for post in posts):
                 await self._catch_up()
             if self.state.seq - self._remembered >= SNAPSHOT_EVERY:
                 self._remembered = self.state.seq

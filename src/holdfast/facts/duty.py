@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.facts.base import Fact
+from holdfast.facts.base import Fact, Rule
 
 Misfire = Literal["skip", "once", "all"]
 """Treatment of instants that were missed because nothing ran: none fires, one firing for all, each fires."""
@@ -67,7 +67,7 @@ class Duty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     At most `queue_max` triggers wait; `batch` events make one firing, or fewer once the oldest waited `batch_s`. A
     firing has a budget and turns of its own, and ends after `timeout_s`. The duty stops for an approver after
     `failures_max` failed firings in a row. `values` maps the names that firings may report to their units; empty
-    allows any.
+    allows any. `rules` judge the calls of firings, after the rules of the agent; the last match wins.
     """
 
     name: str
@@ -83,6 +83,7 @@ class Duty(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     values: dict[str, str] = {}
     triggers: tuple[Trigger, ...] = ()
     alerts: tuple[Alert, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
 
 class Firing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -166,11 +167,16 @@ class ScheduleRewound(Fact, frozen=True, tag="schedule.rewound"):
 
 
 class SourcePolled(Fact, frozen=True, tag="source.polled"):
-    """A source was read up to `cursor`, in the same transaction as its events; or `failure` says why not."""
+    """A source was read up to `cursor`, in the same transaction as its events; or `failure` says why not.
+
+    `more` means that other events wait in the source. `notes` tell of what it delivered and that is no event.
+    """
 
     trigger: str
     cursor: str = ""
     failure: str = ""
+    more: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class FiringEnded(Fact, frozen=True, tag="firing.ended"):

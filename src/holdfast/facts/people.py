@@ -36,7 +36,8 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     proposed answers to a question. `default` is applied at `expires_us`, once an approver has seen the item.
     `approvers` may answer; any user when empty. `account_id` and `proposed_pico` belong to a budget: approving sets
     that cap. `replaces` is an earlier item for the same call, superseded because a guard changed. `uncounted` are files
-    that running jobs write: the answer stays valid when they change.
+    that running jobs write: the answer stays valid when they change. `notify` are the targets of its notices, None for
+    those of the session.
     """
 
     item_id: str
@@ -61,6 +62,7 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     proposed_pico: int | None = None
     replaces: str = ""
     uncounted: tuple[str, ...] = ()
+    notify: tuple[str, ...] | None = None
 
     @property
     def needs_words(self) -> bool:

@@ -7,25 +7,10 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.facts.base import Fact, OnUnknown
+from holdfast.facts.base import Rule as Rule
 from holdfast.facts.duty import Duty, Firing
 from holdfast.facts.mission import Mission, Role
 from holdfast.facts.task import Run
-
-
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One permission rule. `tool` is a glob over tool names; the last matching rule wins.
-
-    `match`, if not empty, is a glob over the call's main argument (the command, the path). The rule stops matching
-    `for_s` seconds after the session began, or after `uses` calls. `bound_to`, if not empty, are globs over workspace
-    paths: an approval under the rule is bound to these files instead of the whole workspace.
-    """
-
-    tool: str
-    decision: Literal["allow", "ask", "deny"]
-    match: str = ""
-    for_s: float | None = None
-    uses: int | None = None
-    bound_to: tuple[str, ...] = ()
 
 
 class CustomTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

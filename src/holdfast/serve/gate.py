@@ -61,7 +61,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
-OPEN = ("/login", "/healthz", "/readyz", "/static/")
+OPEN = ("/login", "/healthz", "/readyz", "/static/", "/hooks/")
 """Paths, or beginnings of paths, that need no identity."""
 
 SAFE = ("GET", "HEAD")

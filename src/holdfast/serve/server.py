@@ -18,7 +18,7 @@ from starlette.routing import Route, Router
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.errors import CannotRunSafely, UsageError
-from holdfast.serve import api, health, pages
+from holdfast.serve import api, health, hooks, pages
 from holdfast.serve.access import BROWSER_S
 from holdfast.serve.gate import HEADERS_MAX, Gate, Refusal, cookie_name, visitor_of
 from holdfast.serve.pages.render import render
@@ -107,6 +107,7 @@ def application(site: Site, *, host: str, port: int, tell: Callable[[str], None]
             Route("/logout", logout, methods=["POST"]),
             *api.routes(site),
             *health.routes(site),
+            *hooks.routes(site),
             *pages.routes(site),
         ],
         redirect_slashes=False,

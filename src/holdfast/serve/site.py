@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from holdfast.brain.doors import no_secret
 from holdfast.brain.recall import recall
 from holdfast.clock import Clock
 from holdfast.errors import UnknownItem, UnknownSession
@@ -77,6 +78,7 @@ class Site:
     shelf: Shelf | None = None
     push: tuple[str, ...] = ()
     ground: Ground | None = None
+    secret: Callable[[str], str] = no_secret
     closing: anyio.Event = field(default_factory=anyio.Event)
     _projects: dict[str, Path] = field(default_factory=dict)
 

@@ -309,7 +309,13 @@ _LONG: dict[type[Fact], Line] = {
     duty.TriggerDead: lambda fact, _: f"{counted(len(fact.keys), 'event')} became dead letters: {fact.reason}",
     duty.TriggerReplayed: lambda fact, event: f"{counted(len(fact.keys), 'dead event')} put back by {event.actor}",
     duty.ScheduleRewound: lambda fact, _: f"the clock was set back: the schedule goes on from {local_time(fact.to_us)}",
-    duty.SourcePolled: lambda fact, _: f"{fact.trigger} could not be read: {fact.failure}" if fact.failure else "",
+    duty.SourcePolled: lambda fact, _: (
+        f"{fact.trigger} could not be read: {fact.failure}"
+        if fact.failure
+        else f"{fact.trigger}{_tail('; '.join(fact.notes))}"
+        if fact.notes
+        else ""
+    ),
     duty.FiringEnded: lambda fact, _: (
         f"firing {fact.firing} ended: {fact.outcome}{_tail(fact.detail)}{_tail(fact.summary)}"
     ),

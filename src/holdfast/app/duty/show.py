@@ -14,9 +14,10 @@ from holdfast.clock import SystemClock, local_time
 from holdfast.errors import HoldfastError
 from holdfast.facts.duty import Schedule
 from holdfast.kinds.duty.briefing import NOTES
+from holdfast.kinds.duty.fold import DutyState
 from holdfast.service import duties
 from holdfast.service.duties import Entry, Overview
-from holdfast.service.event_lines import one_line
+from holdfast.service.event_lines import counted, one_line
 from holdfast.service.inbox import span
 from holdfast.service.sessions import costs_of
 from holdfast.session.money import usd
@@ -116,7 +117,10 @@ async def show_run(call: Call) -> int:
                 notes = ""  # no firing wrote any yet
     if call.json:
         dead = [{"key": offer.key, "trigger": offer.trigger} for offer in own.dead.values()]
-        call.emit({**_public(each), "notes": notes, "dead": dead, "missed": own.missed, "skipped": own.skipped})
+        watched = {"sources": msgspec.to_builtins(own.sources), "alerts": msgspec.to_builtins(own.alerts)}
+        call.emit(
+            {**_public(each), **watched, "notes": notes, "dead": dead, "missed": own.missed, "skipped": own.skipped}
+        )
         return 0
     now_us = SystemClock().now_us()
     misfire = each.duty.schedule.misfire if each.duty.schedule is not None else "-"
@@ -128,6 +132,8 @@ async def show_run(call: Call) -> int:
     call.say(f"cost      {cost}")
     for offer in list(own.dead.values())[-10:]:
         call.say(f"dead      {offer.key} of {offer.trigger}; again with: {call.typed('duty', 'replay', row.key)}")
+    for line in _watched(own, now_us):
+        call.say(line)
     for name, series in own.series.items():
         last = series.points[-1]
         call.say(
@@ -138,6 +144,26 @@ async def show_run(call: Call) -> int:
         for line in notes.splitlines()[:NOTES_LINES]:
             call.say(f"  {line}")
     return 0
+
+
+def _watched(own: DutyState, now_us: int) -> list[str]:
+    """Describe the sources of events and the alerts of a duty."""
+    lines = []
+    for trigger in own.duty.triggers:
+        source = own.sources.get(trigger.name)
+        read = "takes deliveries" if trigger.kind == "webhook" else "not read yet"
+        if source is not None:
+            read = f"read {span(now_us - source.polled_us)} ago"
+            read += f"; {counted(source.failures, 'failure')} in a row: {source.failure}" if source.failure else ""
+        lines.append(f"source    {trigger.name} ({trigger.kind}): {one_line(read, 300)}")
+    for alert in own.duty.alerts:
+        found = own.alerts.get(alert.name)
+        said = "not raised"
+        if found is not None and found.raised:
+            said = f"raised {span(now_us - found.raised_us)} ago, {found.detail}"
+            said += "; acknowledged" if found.acknowledged else ""
+        lines.append(f"alert     {alert.name}: {one_line(said, 300)}")
+    return lines
 
 
 def history_arguments(parser: argparse.ArgumentParser) -> None:

@@ -65,6 +65,21 @@ async def remove(call: Call) -> int:
         return _say(call, runtime, row, "is removed")
 
 
+def ack_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `duty ack`."""
+    named(parser)
+    parser.add_argument("alerts", metavar="ALERT", nargs="*", help="Alerts to acknowledge (default: all raised ones)")
+    parser.add_argument("-m", "--note", metavar="TEXT", default="", help="Note for other users")
+
+
+async def ack(call: Call) -> int:
+    """Acknowledge alerts."""
+    async with _found(call) as (runtime, row):
+        own = await duties.state_of_duty(runtime.store, runtime.store, runtime.kinds, row)
+        done = await duties.acknowledge(runtime.intake, row, own, call.args.alerts, call.args.note)
+        return _say(call, runtime, row, f"keeps silent about {', '.join(done)} until cleared")
+
+
 def replay_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `duty replay`."""
     named(parser)

@@ -9,6 +9,7 @@ from holdfast.app.call import Call
 from holdfast.app.duty import add as word_add
 from holdfast.app.duty import show as word_show
 from holdfast.app.duty import steer as word_steer
+from holdfast.app.duty import test as word_test
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Word = tuple[Arguments, Callable[[Call], Awaitable[int]], str]
@@ -22,6 +23,8 @@ WORDS: dict[str, Word] = {
     "pause": (word_steer.named, word_steer.pause, "Pause a duty; a firing at work goes on"),
     "resume": (word_steer.named, word_steer.resume, "Resume a duty; instants of the pause do not fire"),
     "remove": (word_steer.named, word_steer.remove, "End a duty and its firing for good; the log stays"),
+    "test": (word_test.test_arguments, word_test.test, "Say what changed rules would have decided, at no cost"),
+    "ack": (word_steer.ack_arguments, word_steer.ack, "Acknowledge alerts: silent until they are cleared"),
     "replay": (word_steer.replay_arguments, word_steer.replay, "Put dead events back into the queue"),
 }
 

@@ -43,6 +43,7 @@ def site_of(runtime: Runtime, access: Access, url: str) -> Site:
         shelf=runtime.shelf,
         push=tuple(each.name for each in read_targets(runtime.settings.notify) if each.kind == "push"),
         ground=ground_of(runtime),
+        secret=runtime.secret,
     )
 
 

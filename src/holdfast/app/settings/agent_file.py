@@ -77,7 +77,11 @@ def _rules_of_file(path: str, names: Collection[str]) -> list[Rule]:
     data = read_toml(Path(path), "the rules file")
     for name in data:
         known_key(name, ("rule",), path)
-    entries = data.get("rule", [])
+    return rules_of_entries(data.get("rule", []), path, names)
+
+
+def rules_of_entries(entries: Any, path: str, names: Collection[str] = tuple(TOOLS)) -> list[Rule]:
+    """Permission rules of the `[[rule]]` tables of a file. Raises `UsageError`."""
     return [_rule(entry, path, names) for entry in (entries if isinstance(entries, list) else [entries])]
 
 

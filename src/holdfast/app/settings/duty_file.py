@@ -11,21 +11,26 @@ lets the agent read folders of the host, or that names sources of events, counts
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from holdfast.app.settings.agent_file import rules_of_entries
 from holdfast.app.settings.config import check_shared, parse_toml
 from holdfast.app.settings.project import Change
 from holdfast.app.settings.tables import NAME
 from holdfast.app.settings.trust import SettingsFile, read_settings_file
 from holdfast.app.settings.values import duration_s, nearest
 from holdfast.errors import UsageError
-from holdfast.facts.duty import Alert, Duty, Misfire, Overlap, Schedule, Trigger
+from holdfast.facts.duty import MANUAL, MESSAGE, SCHEDULE, Alert, Duty, Misfire, Overlap, Schedule, Trigger
+from holdfast.kinds.duty import alerts
+from holdfast.kinds.duty.firing import TOOLS as FIRING_TOOLS
 from holdfast.kinds.duty.schedule import check_schedule
 from holdfast.session.money import pico_from_usd
 from holdfast.session.tools import TOOLS
+from holdfast.sources.settings import WebhookSettings, parse_settings
 
 DANGERS = {
     "read": "the agent reads these folders of this machine",
@@ -64,6 +69,7 @@ class DutyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     values: dict[str, str] = {}
     trigger: tuple[Trigger, ...] = ()
     alert: tuple[Alert, ...] = ()
+    rule: tuple[dict[str, Any], ...] = ()
 
 
 def read_duty_file(path: Path) -> tuple[SettingsFile, DutyFile]:
@@ -123,6 +129,7 @@ def check_duty(file: DutyFile, where: str, now_us: int) -> Duty:
     schedule = _schedule(file, seconds, fail, now_us)
     if schedule is None and not file.trigger:
         raise fail("every", 'the duty has no schedule and no trigger, so it never fires; for example every = "6h"')
+    _check_watching(file, fail)
     return Duty(
         name=file.name,
         schedule=schedule,
@@ -137,7 +144,29 @@ def check_duty(file: DutyFile, where: str, now_us: int) -> Duty:
         values=file.values,
         triggers=file.trigger,
         alerts=file.alert,
+        rules=tuple(rules_of_entries(list(file.rule), where, (*TOOLS, *FIRING_TOOLS))),
     )
+
+
+def _check_watching(file: DutyFile, fail: Callable[[str, str], UsageError]) -> None:
+    """Raise `UsageError` for a trigger or alert without a name of its own, and for settings that cannot work."""
+    for key, named in (("trigger", file.trigger), ("alert", file.alert)):
+        names = [each.name for each in named]
+        for name in names:
+            if NAME.fullmatch(name) is None or name in (SCHEDULE, MANUAL, MESSAGE) or names.count(name) > 1:
+                raise fail(f"{key} {name!r}", "each needs a name of its own, of letters, digits, - and _, up to 32")
+    for trigger in file.trigger:
+        try:
+            settings = parse_settings(trigger.kind, trigger.settings)
+        except UsageError as error:
+            raise fail(f"trigger {trigger.name!r}", str(error)) from error
+        if not isinstance(settings, WebhookSettings) and not 1 <= trigger.every_s <= 31_536_000:
+            raise fail(f"trigger {trigger.name!r}", "every_s has to be between 1 and 31536000")
+    for alert in file.alert:
+        try:
+            alerts.check(alert, file.values)
+        except ValueError as error:
+            raise fail(f"alert {alert.name!r}", str(error)) from error
 
 
 def _schedule(file: DutyFile, seconds: Any, fail: Any, now_us: int) -> Schedule | None:

@@ -30,4 +30,25 @@ class EndFiring(msgspec.Struct, frozen=True):
     events: tuple[str, ...]
 
 
-DutyAction = OpenFiring | EndFiring
+class PollSource(msgspec.Struct, frozen=True):
+    """Read the source of a trigger, for at most `limit` events."""
+
+    trigger: str
+    limit: int
+
+
+class RaiseAlert(msgspec.Struct, frozen=True):
+    """Raise an alert: its condition holds, as `detail` shows."""
+
+    alert: str
+    detail: str
+
+
+class ClearAlert(msgspec.Struct, frozen=True):
+    """Clear an alert: its condition no longer holds, or it is no longer defined."""
+
+    alert: str
+    detail: str
+
+
+DutyAction = OpenFiring | EndFiring | PollSource | RaiseAlert | ClearAlert

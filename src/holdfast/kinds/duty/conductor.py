@@ -18,6 +18,7 @@ from holdfast.facts.duty import (
     TriggerSkipped,
 )
 from holdfast.facts.shift import ParkReason, ShiftEnded
+from holdfast.kinds.duty import alerts, polls
 from holdfast.kinds.duty.actions import DutyAction, EndFiring, FiringOutcome, OpenFiring
 from holdfast.kinds.duty.fold import DutyState, Offer, Running, of_duty
 from holdfast.kinds.duty.schedule import CHUNK, SECOND_US, due_us, instants, next_instant
@@ -35,24 +36,26 @@ EVENTLESS = frozenset({SCHEDULE, MANUAL, MESSAGE})
 def decide(state: State, now_us: int) -> Action | DutyAction:
     """Return the duty's next action."""
     own = of_duty(state)
+    action: Action | DutyAction | None
     if state.cancelled:
         action = waits.cancel_first(state) or _at_work(state, own, now_us)
-        waiting = _park(state, own, "child", "its firing ends") if own.running is not None else None
+        waiting = _park(state, own, now_us, "child", "its firing ends") if own.running is not None else None
         return action or waiting or end(state, "cancelled", detail="cancelled by a person")
     action = _at_work(state, own, now_us)
     if action is None and state.paused:
         return end(state, "parked", "person", waits.STOPPED if state.stop_seq else waits.PAUSED)
-    action = action or waits.expire_or_notify(state, now_us)
+    action = action or waits.expire_or_notify(state, now_us) or alerts.step(state, own, now_us)
     if action is not None:
         return action
     if is_held(own):
-        return _park(state, own, "person", held_detail(own))
-    found = _instants(state, own, now_us) or _queue(own, now_us)
+        return _park(state, own, now_us, "person", held_detail(own))
+    found = _instants(state, own, now_us) or polls.step(own, now_us) or _queue(own, now_us)
     if found is not None:
         return found
     if own.running is not None:
-        return _park(state, own, "child", f"firing {own.running.number} is at work")
-    return _park(state, own, "timer", "waits for its next instant" if own.duty.schedule else "waits for a trigger")
+        return _park(state, own, now_us, "child", f"firing {own.running.number} is at work")
+    why = "waits for its next instant" if own.duty.schedule else "waits for a trigger"
+    return _park(state, own, now_us, "timer", why)
 
 
 def is_held(own: DutyState) -> bool:
@@ -204,8 +207,8 @@ def _batch_us(own: DutyState, oldest: Offer) -> int:
 # --- waiting ---------------------------------------------------------------------------------------------
 
 
-def _park(state: State, own: DutyState, reason: ParkReason, detail: str) -> End:
-    times = [waits.deadline_us(state), *_deadlines(state, own)]
+def _park(state: State, own: DutyState, now_us: int, reason: ParkReason, detail: str) -> End:
+    times = [waits.deadline_us(state), alerts.due_us(own, now_us), *_deadlines(state, own)]
     due = min((each for each in times if each is not None), default=None)
     return End(ShiftEnded(status="parked", reason=reason, detail=detail, due_us=due))
 
@@ -216,7 +219,7 @@ def _deadlines(state: State, own: DutyState) -> list[int | None]:
         times.append(own.running.opened_us + int(own.duty.timeout_s * SECOND_US))
     if is_held(own):
         return times
-    times.append(next_us(own, state.session_id))
+    times += [next_us(own, state.session_id), polls.due_us(own)]
     if own.running is None:
         times += [_batch_us(own, offer) for offer in own.queue]
     return times

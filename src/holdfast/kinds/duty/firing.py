@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast.facts.duty import Firing
+from holdfast.facts.base import Rule
+from holdfast.facts.duty import Duty, Firing
 from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 from holdfast.session.tools import Tool
@@ -40,6 +41,11 @@ TOOLS = {
         where="harness",
     )
 }
+
+
+def rules_of(mine: tuple[Rule, ...], duty: Duty) -> tuple[Rule, ...]:
+    """Return the rules of a firing: those of the duty's agent, those of its definition, and that it may report."""
+    return (*mine, *duty.rules, Rule(REPORT, "allow"))
 
 
 def report_problem(firing: Firing, value: dict[str, Any]) -> str:

@@ -12,10 +12,14 @@ from holdfast.facts.codec import Event
 from holdfast.facts.duty import (
     MESSAGE,
     SCHEDULE,
+    AlertAcknowledged,
+    AlertCleared,
+    AlertRaised,
     Duty,
     DutyChanged,
     FiringEnded,
     ScheduleRewound,
+    SourcePolled,
     TriggerDead,
     TriggerFired,
     TriggerMissed,
@@ -90,6 +94,27 @@ class Series(msgspec.Struct):
     points: list[Point] = []
 
 
+class SourceState(msgspec.Struct):
+    """State of a trigger that is polled. `failures` counts failed polls in a row, of which `failure` is the last."""
+
+    cursor: str = ""
+    polled_us: int = 0
+    more: bool = False
+    failure: str = ""
+    failures: int = 0
+
+
+class AlertState(msgspec.Struct):
+    """State of an alert. `item_id` is its inbox item; `cleared_us` its last clearing, None if it never was."""
+
+    raised: bool = False
+    raised_us: int = 0
+    cleared_us: int | None = None
+    acknowledged: bool = False
+    item_id: str = ""
+    detail: str = ""
+
+
 class DutyState(msgspec.Struct):
     """State of a duty.
 
@@ -117,6 +142,9 @@ class DutyState(msgspec.Struct):
     series: dict[str, Series] = {}
     missed: int = 0
     skipped: int = 0
+    spent_pico: int = 0
+    sources: dict[str, SourceState] = {}
+    alerts: dict[str, AlertState] = {}
 
     def is_covered(self, instant_us: int) -> bool:
         """Return True for an instant that was handled in its time, before the clock was set back."""
@@ -216,6 +244,7 @@ def _ended(state: State, fact: FiringEnded, event: Event) -> None:
     elif fact.outcome != "cancelled":
         own.failures += 1
         own.item_id = fact.item_id or own.item_id
+    own.spent_pico += fact.cost_pico or 0
     own.ended = [*own.ended, Outcome(fact.firing, event.at_us, fact.outcome, fact.cost_pico)][-ENDED_MAX:]
 
 
@@ -248,10 +277,38 @@ def _value(state: State, fact: ValueReported, event: Event) -> None:
         del own.series[name]
 
 
+def _polled(state: State, fact: SourcePolled, event: Event) -> None:
+    source = of_duty(state).sources.setdefault(fact.trigger, SourceState())
+    source.polled_us, source.more, source.failure = event.at_us, fact.more, fact.failure
+    source.failures = source.failures + 1 if fact.failure else 0
+    if not fact.failure:
+        source.cursor = fact.cursor
+
+
+def _raised(state: State, fact: AlertRaised, event: Event) -> None:
+    alert = of_duty(state).alerts.setdefault(fact.alert, AlertState())
+    alert.raised, alert.raised_us, alert.acknowledged = True, event.at_us, False
+    alert.item_id, alert.detail = fact.item_id, fact.detail
+
+
+def _cleared(state: State, fact: AlertCleared, event: Event) -> None:
+    alert = of_duty(state).alerts.setdefault(fact.alert, AlertState())
+    alert.raised, alert.cleared_us, alert.acknowledged, alert.item_id = False, event.at_us, False, ""
+
+
+def _acknowledged(state: State, fact: AlertAcknowledged, event: Event) -> None:
+    state.stirred()
+    if alert := of_duty(state).alerts.get(fact.alert):
+        alert.acknowledged = True
+
+
 def _answered(state: State, fact: UserResume | ApprovalDecided, event: Event) -> None:
     """Go on from now: the instants of a pause are not missed, a user did not want them."""
     own = of_duty(state)
     if isinstance(fact, ApprovalDecided):
+        for alert in own.alerts.values():
+            if alert.raised and alert.item_id == fact.item_id:  # either answer says that a user has seen it
+                alert.acknowledged = True
         if fact.item_id != own.item_id:
             return
         own.item_id = ""
@@ -276,4 +333,8 @@ FOLD: Mapping[type[Fact], Apply] = {
     ValueReported: _value,
     UserResume: _answered,
     ApprovalDecided: _answered,
+    SourcePolled: _polled,
+    AlertRaised: _raised,
+    AlertCleared: _cleared,
+    AlertAcknowledged: _acknowledged,
 }

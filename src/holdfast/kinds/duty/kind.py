@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.facts.duty import AlertAcknowledged, AlertCleared, AlertRaised, SourcePolled
 from holdfast.facts.session import SessionCreated
 from holdfast.kinds.duty.conductor import is_held
 from holdfast.kinds.duty.fold import FOLD, DutyState, of_duty
@@ -19,7 +18,6 @@ class DutyKind(Kind[State]):
     state_type = DutyState
     sources = ("holdfast.kinds.duty.fold",)
     fold = FOLD
-    unfolded = frozenset({SourcePolled, AlertRaised, AlertCleared, AlertAcknowledged})
 
     def began(self, created: SessionCreated) -> msgspec.Struct:
         """Return the state of a duty that never fired."""

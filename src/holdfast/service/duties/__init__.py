@@ -11,6 +11,7 @@ from holdfast.errors import UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.duty import (
     MANUAL,
+    AlertAcknowledged,
     Duty,
     DutyChanged,
     FiringEnded,
@@ -192,6 +193,21 @@ async def change(intake: Intake, row: SessionRow, duty: Duty, goal: str) -> Rece
     """Change the definition of a duty; it holds from the next firing on."""
     _check_active(row)
     return await intake.post(row.session_id, DutyChanged(duty=duty, goal=goal))
+
+
+async def acknowledge(
+    intake: Intake, row: SessionRow, own: DutyState, alerts: Sequence[str], note: str
+) -> tuple[str, ...]:
+    """Acknowledge these alerts, or all that are raised and not acknowledged yet. Return their names."""
+    raised = [name for name, alert in own.alerts.items() if alert.raised]
+    unknown = [name for name in alerts if name not in raised]
+    if unknown or not raised:
+        said = f"has no raised alert {unknown[0]!r}" if unknown else "has no raised alert"
+        raise UsageError(f"{row.key} {said}; nothing was changed. See: holdfast duty show {row.key}")
+    chosen = tuple(alerts or raised)
+    for name in chosen:
+        await intake.post(row.session_id, AlertAcknowledged(alert=name, note=note))
+    return chosen
 
 
 async def replay(intake: Intake, row: SessionRow, own: DutyState, keys: Sequence[str]) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ def _notice(state: State, now_us: int) -> Notify | None:
     for ask in unanswered(state):
         for round_ in ROUNDS:
             due_us = _round_us(ask, round_)
-            for target in _targets(state, round_):
+            for target in _targets(state, ask, round_):
                 sent = state.notices.get(notice_key(ask.item_id, round_, target))
                 at_us = due_us if sent is None else sent.again_us
                 if at_us is not None and is_over(state, ask.seq, at_us, now_us):
@@ -148,7 +148,9 @@ def _notice(state: State, now_us: int) -> Notify | None:
     return None
 
 
-def _targets(state: State, round_: str) -> tuple[str, ...]:
+def _targets(state: State, ask: Ask, round_: str) -> tuple[str, ...]:
+    if ask.notify is not None:
+        return ask.notify
     if state.created is None:
         return ()
     people = state.created.people
@@ -183,7 +185,7 @@ def _deadlines(state: State) -> list[tuple[int, int]]:
         if expires_us is not None:
             times.append((ask.expires_seq or ask.seq, expires_us))
         for round_ in ROUNDS:
-            for target in _targets(state, round_):
+            for target in _targets(state, ask, round_):
                 sent = state.notices.get(notice_key(ask.item_id, round_, target))
                 due_us = _round_us(ask, round_) if sent is None else sent.again_us
                 if due_us is not None:

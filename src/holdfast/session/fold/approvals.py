@@ -39,6 +39,7 @@ def _requested(state: State, fact: ApprovalRequested, event: Event) -> None:
         fact.escalate_us,
         fact.account_id,
         fact.uncounted,
+        notify=fact.notify,
     )
     if fact.kind == "egress":
         use_asked(state, fact)

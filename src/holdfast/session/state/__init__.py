@@ -166,6 +166,7 @@ class Ask(msgspec.Struct):
     note: str = ""
     expired: bool = False
     expires_seq: int = 0
+    notify: tuple[str, ...] | None = None
 
 
 class GrantHeld(msgspec.Struct):

@@ -18,14 +18,15 @@ from holdfast.facts.base import Fact
 from holdfast.facts.duty import SCHEDULE, Firing, FiringEnded, TriggerDead, TriggerFired
 from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
-from holdfast.facts.session import Parent, Rule, SessionCreated, Workspace
+from holdfast.facts.session import Parent, SessionCreated, Workspace
 from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
-from holdfast.kinds.duty.actions import EndFiring, FiringOutcome, OpenFiring
+from holdfast.kinds.duty.actions import ClearAlert, EndFiring, FiringOutcome, OpenFiring, PollSource, RaiseAlert
+from holdfast.kinds.duty.acts.watching import clear_alert, poll, raise_alert
 from holdfast.kinds.duty.briefing import goal_of
 from holdfast.kinds.duty.conductor import EVENTLESS, decide
-from holdfast.kinds.duty.firing import REPORT
+from holdfast.kinds.duty.firing import REPORT, rules_of
 from holdfast.kinds.duty.fold import Running, of_duty
 from holdfast.repo.base import Kept, Owner
 from holdfast.session.actions import Action
@@ -47,6 +48,12 @@ class DutyActs(Acts):
                 await _open(self.shift, action)
             case EndFiring():
                 await _end(self.shift, action)
+            case PollSource():
+                await poll(self.shift, action)
+            case RaiseAlert():
+                await raise_alert(self.shift, action)
+            case ClearAlert():
+                await clear_alert(self.shift, action)
             case _:
                 return action
         return None
@@ -70,7 +77,7 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
             created.agent,
             name=f"{own.duty.name} {action.number}",
             tools=tuple(dict.fromkeys((*created.agent.tools, REPORT))),
-            rules=(*created.agent.rules, Rule(REPORT, "allow")),
+            rules=rules_of(created.agent.rules, own.duty),
         ),
         workspace=await _fill(shift, child_id),
         limits=msgspec.structs.replace(state.limits, budget_pico=own.duty.budget_pico, max_turns=own.duty.max_turns),

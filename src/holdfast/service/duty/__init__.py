@@ -1,0 +1,1 @@
+"""Use cases about the events and the rules of duties."""

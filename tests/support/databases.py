@@ -1,0 +1,100 @@
+"""PostgreSQL and Redis on loopback, started by a test as a user without rights, with Debian's programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.waiting import until
+
+_PROGRAMS = Path(__file__).resolve().parents[2] / ".venv" / "programs"
+_USER = pwd.getpwnam("nobody").pw_uid  # initdb wants a user with a name
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _program(name: str, unpacked: str) -> Path:
+    """The program; the test is skipped without it."""
+    places = [*(Path(found) for found in [shutil.which(name)] if found), *sorted(_PROGRAMS.glob(unpacked))]
+    places += sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    if not places:
+        pytest.skip(f"{name} is not here: scripts/test_programs")
+    return places[0]
+
+
+def _environment(program: Path) -> dict[str, str]:
+    libraries = (
+        [str(each) for each in program.parents[1].glob("lib/*-linux-gnu")] if _PROGRAMS in program.parents else []
+    )
+    return {"PATH": "/usr/bin:/bin", "LC_ALL": "C", **({"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else {})}
+
+
+def _as_user(folder: Path) -> dict[str, Any]:
+    """Arguments of a process that runs as a user without rights, who owns the folder."""
+    if os.getuid() != 0:
+        return {}
+    os.chown(folder, _USER, _USER)
+    for parent in folder.parents:
+        if parent.owner() == "root" and parent.stat().st_mode & 0o001 == 0:
+            parent.chmod(parent.stat().st_mode | 0o711)
+    return {"user": _USER, "group": _USER, "extra_groups": []}
+
+
+@contextlib.contextmanager
+def _running(command: list[str], folder: Path, env: dict[str, str], port: int) -> Iterator[subprocess.Popen[bytes]]:
+    def listens() -> bool:
+        assert process.poll() is None, (folder / "log").read_text()
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=log, stderr=log, **_as_user(folder))
+    try:
+        until(listens)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def redis_server(folder: Path, port: int, password: str) -> Iterator[None]:
+    """A Redis on this port, whose data is in the folder."""
+    program = _program("redis-server", "redis/usr/bin/redis-server")
+    folder.mkdir(exist_ok=True)
+    words = ["--port", str(port), "--bind", "127.0.0.1", "--appendonly", "yes", "--appendfsync", "always"]
+    with _running([str(program), *words, "--requirepass", password], folder, _environment(program), port):
+        yield
+
+
+@contextlib.contextmanager
+def postgres_server(folder: Path, port: int, password: str) -> Iterator[str]:
+    """A PostgreSQL on this port, whose data is in the folder; its address without the password."""
+    initdb = _program("initdb", "postgresql/usr/lib/postgresql/*/bin/initdb")
+    folder.mkdir(exist_ok=True)
+    env = _environment(initdb)
+    if not (folder / "data").exists():
+        (folder / "password").write_text(password)
+        user = _as_user(folder)
+        words = ["-D", "data", "-U", "duty", "--auth=scram-sha-256", "--pwfile=password", "-E", "UTF8", "--no-sync"]
+        done = subprocess.run([str(initdb), *words], cwd=folder, env=env, capture_output=True, **user, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+    settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]
+    command = [str(initdb.with_name("postgres")), "-D", "data", "-p", str(port), *settings]
+    with _running(command, folder, env, port):
+        until(lambda: b"ready to accept connections" in (folder / "log").read_bytes())
+        yield f"postgresql://duty@127.0.0.1:{port}/postgres"
