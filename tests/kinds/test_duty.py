@@ -19,6 +19,7 @@ from holdfast.facts.duty import (
     TriggerOffered,
     TriggerSkipped,
 )
+from holdfast.facts.session import SessionCreated, SessionForked, Workspace
 from holdfast.kinds import KINDS
 from holdfast.kinds.duty.conductor import decide
 from holdfast.kinds.duty.firing import report_problem
@@ -151,3 +152,12 @@ def test_a_value_fits_the_names_and_units_of_its_duty() -> None:
     assert "no value n" in report_problem(typed, {"name": "n", "value": 1.0})
     assert "is lines, not s" in report_problem(typed, {"name": "errors", "value": 1.0, "unit": "s"})
     assert report_problem(typed, {"name": "errors", "value": 1.0, "unit": "lines"}) == ""
+
+
+@pytest.mark.parametrize("first", [created(duty=Duty("d")), created(firing=Firing("d", 1))], ids=["duty", "firing"])
+def test_a_fork_is_a_plain_session_that_reports_to_no_duty(first: SessionCreated) -> None:
+    forked = SessionForked(
+        origin="s", origin_seq=1, origin_hash="", goal="g", model="m", workspace=Workspace(path="/f"), accounts=("f",)
+    )
+    state = fold(empty("s", KINDS), story(first, forked))
+    assert (state.tenant.kind.name, state.tenant.own) == ("agent", None)

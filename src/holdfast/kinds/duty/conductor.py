@@ -49,7 +49,13 @@ def decide(state: State, now_us: int) -> Action | DutyAction:
         return action
     if is_held(own):
         return _park(state, own, now_us, "person", held_detail(own))
-    return _instants(state, own, now_us) or polls.step(own, now_us) or _queue(own, now_us) or _rest(state, own, now_us)
+    found = _instants(state, own, now_us) or polls.step(own, now_us) or _queue(own, now_us)
+    if found is not None:
+        return found
+    if own.running is not None:
+        return _park(state, own, now_us, "child", f"firing {own.running.number} is at work")
+    why = "waits for its next instant" if own.duty.schedule else "waits for a trigger"
+    return _park(state, own, now_us, "timer", why)
 
 
 def is_held(own: DutyState) -> bool:
@@ -199,15 +205,6 @@ def _batch_us(own: DutyState, oldest: Offer) -> int:
 
 
 # --- waiting ---------------------------------------------------------------------------------------------
-
-
-def _rest(state: State, own: DutyState, now_us: int) -> End:
-    """Park until the firing ends, the next instant is due, or something arrives."""
-    if own.running is not None:
-        return _park(state, own, now_us, "child", f"firing {own.running.number} is at work")
-    return _park(
-        state, own, now_us, "timer", "waits for its next instant" if own.duty.schedule else "waits for a trigger"
-    )
 
 
 def _park(state: State, own: DutyState, now_us: int, reason: ParkReason, detail: str) -> End:

@@ -29,7 +29,8 @@ from holdfast.facts.duty import (
     ValueReported,
 )
 from holdfast.facts.people import ApprovalDecided, UserMessage, UserResume
-from holdfast.facts.shift import ChildFinished, ShiftStarted
+from holdfast.facts.session import SessionCreated
+from holdfast.facts.shift import ChildFinished
 from holdfast.session.state import Apply, State
 
 COVERED_MAX = 256
@@ -172,15 +173,12 @@ def _handled(own: DutyState, instant_us: int) -> None:
     own.covered = [*own.covered, (instant_us, instant_us)][-COVERED_MAX:]
 
 
-def _began(state: State, fact: ShiftStarted, event: Event) -> None:
-    """Begin the interval when the duty was added."""
+def _defined(state: State, fact: SessionCreated | DutyChanged, event: Event) -> None:
+    """Begin the schedule when the duty was added, and again with another schedule."""
     own = of_duty(state)
-    if not own.since_us:
-        own.since_us = own.through_us = state.created_us
-
-
-def _changed(state: State, fact: DutyChanged, event: Event) -> None:
-    own = of_duty(state)
+    if isinstance(fact, SessionCreated):
+        own.since_us = own.through_us = event.at_us
+        return
     state.stirred()
     if fact.duty.schedule != own.duty.schedule:
         own.since_us = own.through_us = event.at_us
@@ -320,8 +318,8 @@ def _answered(state: State, fact: UserResume | ApprovalDecided, event: Event) ->
 
 
 FOLD: Mapping[type[Fact], Apply] = {
-    ShiftStarted: _began,
-    DutyChanged: _changed,
+    SessionCreated: _defined,
+    DutyChanged: _defined,
     TriggerOffered: _offered,
     UserMessage: _offered,
     TriggerSkipped: _skipped,

@@ -82,14 +82,14 @@ class Overview(msgspec.Struct, frozen=True):
 async def duty_rows(index: Index, *, ended: bool = False) -> AsyncIterator[SessionRow]:
     """Iterate over the duties, newest first; with `ended`, also those that were removed."""
     async for row in each_session(index, Which(top=True, words=(DUTY,))):
-        if row.name == DUTY and (ended or row.status not in ("cancelled", "done", "failed")):
+        if row.name == DUTY and not row.origin and (ended or row.status not in ("cancelled", "done", "failed")):
             yield row
 
 
 async def find_duty(index: Index, name: str) -> SessionRow:
     """Return the duty of that name or id. Raises `UnknownSession`, or `UsageError` for another kind of session."""
     row = await index.find(name)
-    if row.name != DUTY or row.parent:
+    if row.name != DUTY or row.parent or row.origin:
         raise UsageError(f"{row.key or row.session_id} is not a duty; `holdfast duty list` lists them")
     return row
 

@@ -288,7 +288,7 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     state.created = msgspec.structs.replace(
         state.created, workspace=fact.workspace, accounts=fact.accounts, limits=limits, key=fact.key, parent=None
     )
-    state.created = msgspec.structs.replace(state.created, mission=None, role=None)
+    state.created = msgspec.structs.replace(state.created, mission=None, role=None, duty=None, firing=None)
     state.limits, state.owner = limits, fact.owner
     kind = state.tenant.kinds(kind_name(state.created))
     state.tenant = Tenant(state.tenant.kinds, kind, kind.began(state.created))
