@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.facts.base import Rule
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.kinds import KINDS
-from holdfast.service.duty.rule_replay import ruled
+from holdfast.service.duties.rule_replay import ruled
 from holdfast.session.actions import AskPerson, Dispatch, EndCalls, Provision
 from holdfast.session.decide import decide
 from holdfast.session.fold import empty, fold

@@ -19,6 +19,7 @@ from holdfast.service.items.runs import oldest_us
 from holdfast.service.spending import Line, spending
 from holdfast.session.money import usd_float
 
+OLDEST_ANSWER = "Age of the oldest open inbox item; 0 without one."
 OLDEST_ITEM = "Age of the oldest item of a list without an outcome; 0 without one."
 
 READY_S = 2.0
@@ -65,15 +66,7 @@ def routes(site: Site) -> list[Route]:
                     {line.label: usd_float(line.cost.pico) or 0.0 for line in spent[1]},
                 ),
                 _metric("holdfast_inbox_items", "gauge", "Open inbox items.", "", {"": status.inbox}),
-                _metric(
-                    *(
-                        "holdfast_inbox_oldest_seconds",
-                        "gauge",
-                        "Age of the oldest open inbox item; 0 without one.",
-                        "",
-                    ),
-                    {"": max(0.0, age_s)},
-                ),
+                _metric("holdfast_inbox_oldest_seconds", "gauge", OLDEST_ANSWER, "", {"": max(0.0, age_s)}),
                 _metric("holdfast_items_oldest_seconds", "gauge", OLDEST_ITEM, "", {"": max(0.0, item_age_s)}),
                 _metric(
                     *("holdfast_duty_late_seconds", "gauge", "Time since which a duty is due; 0 if it is not.", "duty"),

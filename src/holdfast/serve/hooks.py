@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from holdfast.serve.gate import Refusal
 from holdfast.serve.site import Site
-from holdfast.service.duty.deliveries import Deliveries, QueueFull
+from holdfast.service.duties.deliveries import Deliveries
 from holdfast.sources.webhook import STATUS, WebhookRefused
 
 RETRY_S = 30
@@ -29,8 +29,9 @@ def routes(site: Site) -> list[Route]:
             receipt = await deliveries.deliver(words["duty"], words["trigger"], headers, await request.body())
         except WebhookRefused as error:
             raise Refusal(STATUS[error.problem], error.problem, str(error)) from error
-        except QueueFull as error:
-            full = {"error": {"type": "queue_full", "message": str(error)}}
+        if receipt is None:
+            text = "the duty's queue of events is full; nothing was recorded: send it again later"
+            full = {"error": {"type": "queue_full", "message": text}}
             return JSONResponse(full, 503, headers={"retry-after": str(RETRY_S)})
         return JSONResponse({"accepted": True, "duplicate": receipt.duplicate}, 200 if receipt.duplicate else 202)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from functools import cache
 
@@ -15,11 +14,8 @@ from holdfast.sources.base import Polled
 from holdfast.sources.records import RESPONSE_BYTES, read
 from holdfast.sources.settings import HttpSettings, is_loopback
 
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Return the trusted certificates, read once, since reading takes longer than a request."""
-    return httpx.create_ssl_context()
+_certificates = cache(httpx.create_ssl_context)
+"""The trusted certificates, read once, since reading takes longer than a request."""
 
 
 class HttpSource:

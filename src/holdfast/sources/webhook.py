@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import msgspec
 
@@ -100,7 +101,7 @@ def _event(headers: Mapping[str, str], body: bytes, settings: WebhookSettings) -
                 raise WebhookRefused("malformed", "the CloudEvent is not a JSON object")
             return _cloud_event(whole)
         if "ce-specversion" in headers:
-            attributes = {name[3:]: _unquoted(value) for name, value in headers.items() if name.startswith("ce-")}
+            attributes = {name[3:]: unquote(value) for name, value in headers.items() if name.startswith("ce-")}
             found = _cloud_event({**attributes, "data": _payload(body, kind)})
             # A signature covers no headers but its own, so another `ce-id` must not make another event of a delivery.
             signed = settings.signature == "standard"
@@ -144,9 +145,3 @@ def _payload(body: bytes, kind: str) -> Any:
         return {}
     is_json = kind in ("", "application/json") or kind.endswith("+json")
     return bounded_json.decode(body) if is_json else body.decode()
-
-
-def _unquoted(value: str) -> str:
-    """Decode an attribute of a CloudEvent from its header, which is percent-encoded."""
-    raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), value.encode("latin-1", "replace"))
-    return raw.decode(errors="replace")

@@ -13,11 +13,10 @@ from holdfast.app.duty.steer import named
 from holdfast.app.settings.duty_file import check_duty, read_duty_file
 from holdfast.app.wrap import table
 from holdfast.clock import SystemClock
-from holdfast.facts.base import Rule
 from holdfast.facts.session import SessionCreated
 from holdfast.kinds.duty.firing import rules_of
 from holdfast.service import duties
-from holdfast.service.duty.rule_replay import replay_rules
+from holdfast.service.duties.rule_replay import replay_rules
 from holdfast.service.event_lines import counted, one_line
 from holdfast.service.opening import state_of
 
@@ -53,17 +52,11 @@ async def test(call: Call) -> int:
     changed = [each for each in judged if each.before != each.after]
     if changed:
         lines = [("FIRING", "TOOL", "WAS", "IS", "RULE", "ARGUMENT")]
-        lines += [
-            (str(each.firing), each.tool, each.before, each.after, _rule(each.rule), one_line(each.argument, 60))
-            for each in changed
-        ]
+        for each in changed:
+            rule = each.rule
+            named = one_line(f"{rule.decision} {rule.tool} {rule.match}".strip(), 40) if rule is not None else "-"
+            lines.append((str(each.firing), each.tool, each.before, each.after, named, one_line(each.argument, 60)))
         for line in table(lines, (0,)):
             call.say(line)
     call.say(f"{counted(len(judged), 'recorded call')} judged again, {len(changed)} decided otherwise")
     return 0
-
-
-def _rule(rule: Rule | None) -> str:
-    if rule is None:
-        return "-"
-    return one_line(f"{rule.decision} {rule.tool} {rule.match}".strip(), 40)

@@ -69,15 +69,11 @@ def load_rules(
 
     `names` are the existing tools.
     """
-    rules = _rules_of_file(path, names) if path else []
-    return tuple(rules + [Rule(_pattern(tool, f"--{decision}", names), decision) for decision, tool in flags])
-
-
-def _rules_of_file(path: str, names: Collection[str]) -> list[Rule]:
-    data = read_toml(Path(path), "the rules file")
+    data = read_toml(Path(path), "the rules file") if path else {}
     for name in data:
         known_key(name, ("rule",), path)
-    return rules_of_entries(data.get("rule", []), path, names)
+    rules = rules_of_entries(data.get("rule", []), path, names)
+    return tuple(rules + [Rule(_pattern(tool, f"--{decision}", names), decision) for decision, tool in flags])
 
 
 def rules_of_entries(entries: Any, path: str, names: Collection[str] = tuple(TOOLS)) -> list[Rule]:

@@ -126,7 +126,8 @@ def parse(text: str, values: tuple[str, ...] = ()) -> Expression:
         if kind == "name" and token in _WINDOWED:
             for argument in _arguments(token, tokens[place + 1 :], text, quoted):
                 windows.add(window_us(argument))
-    plain = {token for place, (kind, token) in enumerate(tokens) if kind == "name" and _is_variable(tokens, place)}
+    around = zip(["", *(token for _, token in tokens)], tokens, [*(token for _, token in tokens[1:]), ""], strict=False)
+    plain = {token for before, (kind, token), after in around if kind == "name" and before != "." and after != "("}
     names = plain - set(_GIVEN) - _WORDS
     for name in sorted(names | quoted):
         if values and name not in values:
@@ -139,12 +140,6 @@ def parse(text: str, values: tuple[str, ...] = ()) -> Expression:
     source = _TOKEN.sub(lambda found: f"{found[0]}.0" if (found["number"] or "").isdigit() else found[0], text)
     program = _compile(source, text, tuple(sorted(names)))
     return Expression(text, program, tuple(sorted(names | quoted)), tuple(sorted(windows)))
-
-
-def _is_variable(tokens: Sequence[tuple[str, str]], place: int) -> bool:
-    before = tokens[place - 1][1] if place else ""
-    after = tokens[place + 1][1] if place + 1 < len(tokens) else ""
-    return before != "." and after != "("
 
 
 def _arguments(function: str, rest: Sequence[tuple[str, str]], text: str, quoted: set[str]) -> Iterator[str]:

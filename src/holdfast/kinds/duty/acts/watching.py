@@ -21,7 +21,6 @@ from holdfast.kinds.duty.actions import ClearAlert, PollSource, RaiseAlert
 from holdfast.kinds.duty.alerts import is_open
 from holdfast.kinds.duty.fold import SourceState, of_duty
 from holdfast.session.context.text import action_digest
-from holdfast.sources.base import Polled
 from holdfast.sources.command import Output
 from holdfast.sources.opening import open_source
 from holdfast.sources.settings import parse_settings
@@ -63,20 +62,17 @@ async def poll(shift: Shift, action: PollSource) -> None:
         )
         for each in polled.events
     ]
-    fact = SourcePolled(trigger=trigger.name, cursor=polled.cursor, more=polled.more, notes=_notes(polled))
+    refused = [f"refused: {each.reason}: {each.excerpt}" for each in polled.rejected]
+    notes = [polled.note, *refused] if polled.note else refused
+    more = [f"{len(notes) - NOTES_MAX} more"] if len(notes) > NOTES_MAX else []
+    told = tuple(note[:NOTE_CHARACTERS] for note in (*notes[:NOTES_MAX], *more))
+    fact = SourcePolled(trigger=trigger.name, cursor=polled.cursor, more=polled.more, notes=told)
     await shift.fact(fact, posts=posts)
 
 
 def offer_key(trigger: str, key: str) -> str:
     """Return the key of the post that offers an event: one with the same key is dropped."""
     return f"offer:{trigger}:{key}"
-
-
-def _notes(polled: Polled) -> tuple[str, ...]:
-    refused = [f"refused: {each.reason}: {each.excerpt}" for each in polled.rejected]
-    notes = [polled.note, *refused] if polled.note else refused
-    more = [f"{len(notes) - NOTES_MAX} more"] if len(notes) > NOTES_MAX else []
-    return tuple(note[:NOTE_CHARACTERS] for note in (*notes[:NOTES_MAX], *more))
 
 
 class _Sandbox:

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from holdfast.brain.recall import recall
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, UnknownSession
+from holdfast.errors import UnknownSession
 from holdfast.facts.codec import Draft
 from holdfast.facts.duty import TriggerOffered
 from holdfast.ids import Entropy, new_event_id
@@ -25,10 +25,6 @@ from holdfast.sources.webhook import WebhookRefused, accept
 
 DUTIES_MAX = 100
 """Duties whose folded state is kept in memory between deliveries."""
-
-
-class QueueFull(HoldfastError):
-    """The queue of a duty has no room for an event. Nothing was recorded; the sender can try again later."""
 
 
 @dataclass
@@ -45,10 +41,10 @@ class Deliveries:
     _states: OrderedDict[str, State] = field(default_factory=OrderedDict)
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
-    async def deliver(self, duty: str, trigger: str, headers: Mapping[str, str], body: bytes) -> PostReceipt:
-        """Verify a delivery and offer its event to the duty, once per event.
+    async def deliver(self, duty: str, trigger: str, headers: Mapping[str, str], body: bytes) -> PostReceipt | None:
+        """Verify a delivery and offer its event to the duty, once per event; None if its queue is full.
 
-        Raises `WebhookRefused`, also for an unknown duty or trigger, so that names cannot be guessed; and `QueueFull`.
+        Raises `WebhookRefused`, also for an unknown duty or trigger, so that names cannot be guessed.
         """
         own, session_id = await self._duty(duty)
         found = next((each for each in own.duty.triggers if (each.name, each.kind) == (trigger, "webhook")), None)
@@ -60,7 +56,7 @@ class Deliveries:
         now_us = self.clock.now_us()
         event = accept(headers, body, settings, secret, now_us)
         if len(own.queue) >= own.duty.queue_max:
-            raise QueueFull(f"{len(own.queue)} events of {trigger} wait already; nothing was recorded")
+            return None
         fact = TriggerOffered(
             trigger=trigger, key=f"{trigger}:{event.key}", time_us=event.at_us or now_us, data=event.data
         )

@@ -1,1 +1,0 @@
-"""Use cases about the events and the rules of duties."""
