@@ -133,7 +133,7 @@ def test_tables_of_a_newer_version(type: Type, database: Path) -> None:
 
 
 def test_an_event_of_the_future(type: Type, database: Path, holdfast_home: Path) -> None:
-    body = b'{"v":9,"id":"evt_future","actor":"brain","fact":{"type":"mission.opened","plan":"grand"}}'
+    body = b'{"v":99,"id":"evt_future","actor":"brain","fact":{"type":"mission.opened","plan":"grand"}}'
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.row_factory = sqlite3.Row
         row = connection.execute("select * from sessions where key = 'k'").fetchone()
@@ -141,7 +141,7 @@ def test_an_event_of_the_future(type: Type, database: Path, holdfast_home: Path)
         link = chain(row["head_hash"], session, seq, row["epoch"], 1, "mission.opened", body_digest(body))
         event = (session, seq, row["epoch"], 1, "mission.opened", link, body, None)
         connection.execute("insert into events values (?, ?, ?, ?, ?, ?, ?, ?)", event)
-        change = "update sessions set head = ?, head_hash = ?, vocabulary = 9 where session_id = ?"
+        change = "update sessions set head = ?, head_hash = ?, vocabulary = 99 where session_id = ?"
         connection.execute(change, (seq, link, session))
     before = kept(holdfast_home)
     for words in (("wake", "k"), ("run", "--session-id", "k"), ("show", "k")):

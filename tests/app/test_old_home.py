@@ -37,12 +37,17 @@ def facts(told: Any) -> Any:
 
 
 def known(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Return a state without the settings that its session could not have yet; they must be empty."""
-    if not now["created"]:
-        return now
-    later = {name: value for name, value in now["created"].items() if name not in before["created"]}
+    """Return a state without the settings that its session and its items could not have yet; they must be empty."""
+    asks = {name: as_before(ask, before["asks"][name]) for name, ask in now.get("asks", {}).items()}
+    now = {**now, "asks": asks} if "asks" in now else now
+    return {**now, "created": as_before(now["created"], before["created"])} if now["created"] else now
+
+
+def as_before(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that there were before; others must be empty."""
+    later = {name: value for name, value in now.items() if name not in before}
     assert not any(later.values()), later
-    return {**now, "created": {name: now["created"][name] for name in before["created"]}}
+    return {name: now[name] for name in before}
 
 
 @pytest.fixture(params=HOMES, ids=lambda home: home.name)

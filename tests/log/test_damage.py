@@ -183,7 +183,7 @@ async def test_an_edit_is_named(holdfast_home: Path, statement: str, session: st
     ("statement", "what"),
     [
         ("update sessions set goal = 'another' where session_id = 'ses_b'", "goal"),
-        ("update sessions set vocabulary = 9 where session_id = 'ses_b'", "schema version"),
+        ("update sessions set vocabulary = 99 where session_id = 'ses_b'", "schema version"),
         ("update sessions set due_us = null where session_id = 'ses_b'", "due_us"),
         ("delete from sessions where session_id = 'ses_b'", "no row"),
         ("delete from events where session_id = 'ses_b'", "none"),

@@ -101,12 +101,12 @@ def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, watched: Ser
     )
     driver.send("ServiceWorker.enable")
     page.get_by_role("button", name="Notify this device").click()
-    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    until(lambda: page.evaluate("true") and ids)
+    registration = "navigator.serviceWorker.getRegistration()"  # `ready` could wait for ever
+    until(lambda: page.evaluate(f"{registration}.then((at) => Boolean(at && at.active))") and ids)
     told = {"title": "An approval waits", "body": "release-notes", "tag": "t", "path": "/inbox/itm_0001"}
     message = {"origin": watched.url, "registrationId": ids[-1], "data": json.dumps(told)}
     driver.send("ServiceWorker.deliverPushMessage", message)
-    shown = "navigator.serviceWorker.ready.then((at) => at.getNotifications())"
+    shown = f"{registration}.then((at) => at.getNotifications())"
     until(lambda: page.evaluate(f"{shown}.then((all) => all.length)"))
     words = page.evaluate(f"{shown}.then((all) => [all[0].title, all[0].body, all[0].data])")
     assert words == ["An approval waits", "release-notes", "/inbox/itm_0001"]

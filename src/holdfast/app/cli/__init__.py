@@ -63,7 +63,7 @@ VERBS: dict[str, VerbInfo] = {
     ),
     "duty": VerbInfo(
         "holdfast.app.duty.verbs",
-        "Add, list, and steer duties: agents that run by schedules and events",
+        "Steer duties: agents that run by schedules and events",
         "holdfast duty list",
     ),
     "send": VerbInfo("steer", "Send a message to a session", 'holdfast send 7f3k9q "use tabs"'),

@@ -49,8 +49,6 @@ async def ps_run(call: Call) -> int:
         return 0
     for line in listed(chosen, tree=call.args.tree):
         call.say(line)
-    for mark in sorted({mark for each in chosen for mark in each.row.marks.split() if mark in _MARKS}):
-        call.note(f"[{_MARKS[mark]}] {_MEANING[mark]}")
     if len(chosen) < total and not call.args.filter:
         call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
     return 0
@@ -91,10 +89,6 @@ async def _chosen(call: Call, store: Store) -> list[Session]:
 
 
 _MARKS = {WEAK: "WEAK", TAINTED: "tainted"}
-_MEANING = {
-    WEAK: "its tools ran with less isolation than a sandbox: `holdfast show` says what was missing",
-    TAINTED: "it has read content that strangers may have written",
-}
 
 
 def public(row: SessionRow, costs: Costs, *, running: bool) -> dict[str, Any]:

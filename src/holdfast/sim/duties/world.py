@@ -53,6 +53,10 @@ class Killed(BaseException):
     """The process of a brain was killed."""
 
 
+STEPS = 10_000
+"""Most rounds of the loop for a day of a duty; about 2,000 are usual."""
+
+
 class Clock:
     """Wall clock that can be set, and a monotonic clock."""
 
@@ -102,7 +106,7 @@ class World:
 
     def __init__(self, seed: int, size: int, days: int, *, calm: bool = False) -> None:
         self.chance = Random(f"holdfast duties {seed}")
-        self.loop = VirtualLoop(Random(self.chance.getrandbits(64)), steps_max=50_000_000)
+        self.loop = VirtualLoop(Random(self.chance.getrandbits(64)), steps_max=STEPS * size * days)
         self.clock = Clock(self.loop, self.chance.choice((SPRING_US, AUTUMN_US)))
         self.entropy = Random(self.chance.getrandbits(64)).randbytes
         self.store = MemoryStore(self.clock, self.entropy)
