@@ -18,6 +18,8 @@ from tests.serve.browser import login, made, opened, populated
 from tests.serve.served import Served, serving
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.faults
+
 GIT = ("git", "-c", "user.name=Anna", "-c", "user.email=anna@example.com", "-c", "commit.gpgsign=false")
 
 CONTRACT = [{"description": "The greeting is English", "steps": ["greet.txt says hello"], "passes": False}]
