@@ -15,7 +15,6 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
-from urllib.parse import unquote
 
 import msgspec
 
@@ -31,6 +30,9 @@ Problem = Literal["forged", "stale", "malformed", "too_large"]
 
 STATUS: dict[Problem, int] = {"forged": 401, "stale": 401, "malformed": 400, "too_large": 413}
 """Problem → HTTP status of the refusal. A sender that retries sends the same again, so none of them is a 5xx."""
+
+_PERCENT = re.compile(rb"%([0-9A-Fa-f]{2})")
+"""An escaped byte in a header of a CloudEvent."""
 
 
 class WebhookRefused(Exception):
@@ -101,7 +103,13 @@ def _event(headers: Mapping[str, str], body: bytes, settings: WebhookSettings) -
                 raise WebhookRefused("malformed", "the CloudEvent is not a JSON object")
             return _cloud_event(whole)
         if "ce-specversion" in headers:
-            attributes = {name[3:]: unquote(value) for name, value in headers.items() if name.startswith("ce-")}
+            attributes = {
+                name[3:]: _PERCENT.sub(
+                    lambda found: bytes([int(found[1], 16)]), value.encode("latin-1", "replace")
+                ).decode(errors="replace")
+                for name, value in headers.items()
+                if name.startswith("ce-")
+            }
             found = _cloud_event({**attributes, "data": _payload(body, kind)})
             # A signature covers no headers but its own, so another `ce-id` must not make another event of a delivery.
             signed = settings.signature == "standard"
