@@ -173,3 +173,20 @@ def rule_arguments(parser: argparse.ArgumentParser) -> None:
             type=partial(lambda decision, pattern: (decision, pattern), decision),
             help=RULES[decision],
         )
+
+
+def sandbox_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for what tools may reach, and as whom they run."""
+    parser.add_argument(
+        "--allow-host",
+        metavar="HOST[:PORT]",
+        action="append",
+        default=[],
+        help="Allow tools to reach this host over TLS",
+    )
+    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
+    parser.add_argument(
+        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
+    )
+    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
+    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")

@@ -47,7 +47,7 @@ class LineWriter:
             self._hold(data)
 
     def close(self) -> None:
-        """Write what waits, for at most `END_S`: then nobody reads it."""
+        """Write the waiting lines; give up after `END_S`, since nobody reads them."""
         with self._changed:
             self._report()
             self._ends = True
@@ -88,7 +88,7 @@ class LineWriter:
 def unhindered(call: Call) -> Iterator[None]:
     """Write JSON lines and notes of a call from threads during the block."""
     out = LineWriter(1, lambda number: f'{{"type":"dropped","lines":{number}}}')
-    err = LineWriter(2, lambda number: f"(nobody read this output, and {number} lines of it were dropped)")
+    err = LineWriter(2, lambda number: f"({number} lines were dropped here: this output was not read in time)")
 
     def note(text: str) -> None:
         with suppress(HoldfastError):  # standard error was closed, as `Call.note` allows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app.call import SESSION, Call, positive, rule_arguments, span, wait_argument
+from holdfast.app.call import SESSION, Call, positive, rule_arguments, sandbox_arguments, span, wait_argument
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import attach, detach, drive, observer_for
 from holdfast.app.running.opening import check_goal, choose_workspace, continue_run, existing, finishing, open_run
@@ -33,21 +33,9 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-turns", metavar="N", type=positive, help="Maximum number of model responses")
     rule_arguments(parser)
-    parser.add_argument(
-        "--allow-host",
-        metavar="HOST[:PORT]",
-        action="append",
-        default=[],
-        help="Allow tools to reach this host over TLS",
-    )
-    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
-    parser.add_argument(
-        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
-    )
+    sandbox_arguments(parser)
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
-    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
     parser.add_argument("--take-over", action="store_true", help="Give the workspace to that user (root only)")
-    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
     wait_argument(parser)
     parser.add_argument("--detach", action="store_true", help="Run in the background; return once the session is saved")
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.call import Call, positive, rule_arguments
+from holdfast.app.call import Call, positive, rule_arguments, sandbox_arguments
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.home import is_served
 from holdfast.app.models import settled_model
@@ -75,15 +75,7 @@ def _shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
     parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
     rule_arguments(parser)
-    parser.add_argument(
-        "--allow-host", metavar="HOST[:PORT]", action="append", default=[], help="Allow tools to reach this host"
-    )
-    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
-    parser.add_argument(
-        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
-    )
-    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
-    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    sandbox_arguments(parser)
     parser.add_argument("--now", action="store_true", help="Fire once at once, too")
     parser.add_argument("--json", action="store_true", help="Print JSON lines")
 

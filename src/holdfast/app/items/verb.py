@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, get_args
 
 import msgspec
 
-from holdfast.app.call import SESSION, Call, positive, wait_argument
+from holdfast.app.call import SESSION, Call, positive, rule_arguments, sandbox_arguments, wait_argument
 from holdfast.app.cli import Help, Parser
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
@@ -111,26 +110,8 @@ def _agent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="Budget in dollars for the whole list")
     parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
     parser.add_argument("--account", metavar="NAME", action="append", default=[], help="Charge a shared account too")
-    parser.add_argument("--rules", metavar="FILE", default="", help="Permission rules in TOML")
-    for decision in ("allow", "ask", "deny"):
-        parser.add_argument(
-            f"--{decision}",
-            metavar="TOOL",
-            dest="rule_flags",
-            action="append",
-            default=[],
-            type=partial(lambda decision, pattern: (decision, pattern), decision),
-            help=f"{decision.capitalize()} tools that match a glob",
-        )
-    parser.add_argument(
-        "--allow-host", metavar="HOST[:PORT]", action="append", default=[], help="Allow this host over TLS"
-    )
-    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
-    parser.add_argument(
-        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
-    )
-    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
-    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    rule_arguments(parser)
+    sandbox_arguments(parser)
     wait_argument(parser)
     parser.add_argument("--detach", action="store_true", help="Run in the background; return once the run is saved")
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")

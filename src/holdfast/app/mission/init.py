@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from holdfast.app.call import Call, positive
+from holdfast.app.call import Call, positive, sandbox_arguments
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission.contract import mission_settings
 from holdfast.app.models import settled_model
@@ -61,15 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="Budget in dollars")
     parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
     parser.add_argument("--max-turns", metavar="N", type=positive, help="Maximum number of model responses")
-    parser.add_argument(
-        "--allow-host", metavar="HOST", action="append", default=[], help="Allow tools to reach this host"
-    )
-    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
-    parser.add_argument(
-        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
-    )
-    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
-    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    sandbox_arguments(parser)
     parser.add_argument("--hide-tests", action="store_true", help="Hide half of the generated test files from workers")
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts")
     parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.call import Call, positive, wait_argument
+from holdfast.app.call import Call, positive, sandbox_arguments, wait_argument
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission import init as mission_init
 from holdfast.app.mission import lint as mission_lint
@@ -53,15 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", metavar="FILE", default="", help="A mission.toml (default: the repository's)")
     parser.add_argument("--no-follow", action="store_true", help="Do not merge later commits of the branch")
     parser.add_argument("--no-lint", action="store_true", help="Seal the contract without checking it")
-    parser.add_argument(
-        "--allow-host", metavar="HOST", action="append", default=[], help="Let tools connect to this host"
-    )
-    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
-    parser.add_argument(
-        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
-    )
-    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
-    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    sandbox_arguments(parser)
     parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts")
     wait_argument(parser)
     parser.add_argument("--detach", action="store_true", help="Run in the background; return once the mission is saved")
