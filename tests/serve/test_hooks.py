@@ -16,6 +16,7 @@ import standardwebhooks
 from holdfast.clock import SystemClock
 from tests.app.terminal import Type
 from tests.serve.served import Served, failure, quick, serving
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
 
@@ -102,3 +103,17 @@ def test_nothing_is_lost_or_repeated_while_the_server_is_killed(tmp_path: Path) 
     spec.loader.exec_module(bench)
     counts = bench.measure(tmp_path, 60, 1)
     assert counts["ok"], counts
+
+
+def test_no_agent_gets_the_secret_that_proves_a_sender(hooked: Served, type: Type) -> None:
+    def created(session: str) -> dict[str, Any]:
+        (first,) = type("logs", session, "--json", "--type", "session.created", "--home", hooked.home).went().lines
+        return first
+
+    def fired() -> list[dict[str, Any]]:
+        return type("logs", "hooked", "--json", "--type", "trigger.fired", "--home", hooked.home).went().lines
+
+    type("duty", "run-now", "hooked", "--home", hooked.home).went()
+    until(fired)
+    assert [each["name"] for each in created("hooked")["egress"]["secrets"]] == ["hook"]
+    assert created(fired()[0]["child_id"])["egress"]["secrets"] == []

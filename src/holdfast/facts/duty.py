@@ -16,6 +16,9 @@ Overlap = Literal["skip", "queue", "cancel"]
 
 Severity = Literal["info", "warning", "critical"]
 
+WEBHOOK = "webhook"
+"""Kind of a trigger whose events are sent to the server, signed with its secret."""
+
 SCHEDULE, MANUAL, MESSAGE = "schedule", "run-now", "message"
 """Triggers that every duty may have: its schedule, `duty run-now`, and a message of a user."""
 

@@ -12,7 +12,7 @@ from holdfast.app.duty.steer import named
 from holdfast.app.wrap import table
 from holdfast.clock import SystemClock, local_time
 from holdfast.errors import HoldfastError
-from holdfast.facts.duty import Schedule
+from holdfast.facts.duty import WEBHOOK, Schedule
 from holdfast.kinds.duty.briefing import NOTES
 from holdfast.kinds.duty.fold import DutyState
 from holdfast.service import duties
@@ -151,7 +151,7 @@ def _watched(own: DutyState, now_us: int) -> list[str]:
     lines = []
     for trigger in own.duty.triggers:
         source = own.sources.get(trigger.name)
-        read = "takes deliveries" if trigger.kind == "webhook" else "not read yet"
+        read = "takes deliveries" if trigger.kind == WEBHOOK else "not read yet"
         if source is not None:
             read = f"read {span(now_us - source.polled_us)} ago"
             read += f"; {counted(source.failures, 'failure')} in a row: {source.failure}" if source.failure else ""

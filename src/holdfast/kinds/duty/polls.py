@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.facts.duty import Trigger
+from holdfast.facts.duty import WEBHOOK, Trigger
 from holdfast.kinds.duty.actions import PollSource
 from holdfast.kinds.duty.fold import DutyState, SourceState
 
@@ -30,7 +30,7 @@ def due_us(own: DutyState) -> int | None:
 
 
 def _polled(own: DutyState) -> list[Trigger]:
-    return [each for each in own.duty.triggers if each.kind != "webhook" and each.every_s > 0]
+    return [each for each in own.duty.triggers if each.kind != WEBHOOK and each.every_s > 0]
 
 
 def _due_us(own: DutyState, trigger: Trigger) -> int:

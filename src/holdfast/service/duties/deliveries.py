@@ -13,7 +13,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import Clock
 from holdfast.errors import UnknownSession
 from holdfast.facts.codec import Draft
-from holdfast.facts.duty import TriggerOffered
+from holdfast.facts.duty import WEBHOOK, TriggerOffered
 from holdfast.ids import Entropy, new_event_id
 from holdfast.kinds.duty.acts.watching import offer_key
 from holdfast.kinds.duty.fold import DutyState, duty_of
@@ -47,7 +47,7 @@ class Deliveries:
         Raises `WebhookRefused`, also for an unknown duty or trigger, so that names cannot be guessed.
         """
         own, session_id = await self._duty(duty)
-        found = next((each for each in own.duty.triggers if (each.name, each.kind) == (trigger, "webhook")), None)
+        found = next((each for each in own.duty.triggers if (each.name, each.kind) == (trigger, WEBHOOK)), None)
         if found is None:
             raise _unknown()
         settings = parse_settings(found.kind, found.settings)

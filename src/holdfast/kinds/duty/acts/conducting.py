@@ -15,7 +15,7 @@ from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Acts, Shift
 from holdfast.errors import CannotRunSafely, HoldfastError, Refused
 from holdfast.facts.base import Fact
-from holdfast.facts.duty import SCHEDULE, Firing, FiringEnded, TriggerDead, TriggerFired
+from holdfast.facts.duty import SCHEDULE, WEBHOOK, Firing, FiringEnded, TriggerDead, TriggerFired
 from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import Parent, SessionCreated, Workspace
@@ -71,6 +71,11 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
     child_id = new_session_id(state.created_us, lambda size: drawn[:size])
     triggers = [await shift.body(offer.seq) for offer in action.offers]
     first, up = action.offers[0], created.parent
+    # Who has the secret of a webhook can forge its deliveries, and no agent needs it.
+    policy, proving = (
+        state.outside.policy,
+        {each.settings.get("secret") for each in own.duty.triggers if each.kind == WEBHOOK},
+    )
     child = SessionCreated(
         goal=goal_of(own, action.number, triggers, now_us),
         agent=msgspec.structs.replace(
@@ -93,7 +98,7 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
         ),
         people=msgspec.structs.replace(created.people, owner=state.owner),
         hands=created.hands,
-        egress=state.outside.policy,
+        egress=msgspec.structs.replace(policy, secrets=tuple(use for use in policy.secrets if use.name not in proving)),
         environment=created.environment,
         searchers=created.searchers,
         firing=Firing(state.session_id, action.number, own.duty.values),
