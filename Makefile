@@ -28,11 +28,12 @@ test-fast: setup ## run the tests without sandboxes, kills, and long searches: a
 cover: programs ## run the tests and list the lines and branches that none reaches
 	@$(BIN)/coverage run -m pytest -q $(ARGS) && $(BIN)/coverage combine -q && $(BIN)/coverage report
 
-check: setup ## check format, lint, import contracts, types
+check: setup ## check format, lint, import contracts, types, the reference
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
+	@$(BIN)/python scripts/reference.py --check
 
 bench: programs ## run every measurement of bench/, one after the other
 	@scripts/bench $(BIN)/python

@@ -8,10 +8,13 @@ those of directory services (from 200000 on) all lie elsewhere. A container whos
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pwd
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from holdfast.errors import CannotRunSafely
 
@@ -47,6 +50,23 @@ def set_apart(what: str, kind: Literal["sandbox", "process"] = "sandbox") -> int
     raise CannotRunSafely(
         f"every user id from {chosen.first} to {chosen.end - 1} is taken; nothing was started. Name one with --user"
     )
+
+
+def run_as(uid: int, gid: int, command: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return command and keyword arguments with which root's `subprocess` runs it as that user, in no other group.
+
+    `setpriv` changes the ids where it is installed: with `user=`, subprocess copies the page tables of this process,
+    which takes 30 ms of processor time at 330 MB, 8 times as much as the start of setpriv.
+    """
+    if (setpriv := _setpriv()) is not None:
+        return [setpriv, f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--", *command], {}
+    return list(command), {"user": uid, "group": gid, "extra_groups": []}
+
+
+@functools.cache
+def _setpriv() -> str | None:
+    found = shutil.which("setpriv", path="/usr/bin:/bin")
+    return found if found and b"util-linux" in Path(found).read_bytes() else None  # busybox has fewer options
 
 
 def _mapped(uid: int) -> bool:

@@ -19,7 +19,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,7 +27,7 @@ from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import HandsSpec
 from holdfast.privileges import folder_mode
-from holdfast.uids import FORMER, set_apart
+from holdfast.uids import FORMER, run_as, set_apart
 
 _NEVER = frozenset(
     Path(path)
@@ -146,16 +146,22 @@ def writable(path: Path, user: HandsUser, *, veiled: bool = False, home: Path | 
     above = reversed(home.resolve().parents) if home is not None else ()
     folders = [*above, Path(".")] if veiled else [*reversed(path.parents), path]
     command = ["/bin/sh", "-c", _LOOK, "sh", *map(str, folders)]
-    drop = {"user": user.uid, "group": user.gid, "extra_groups": []} if user.uid != os.getuid() else {}
+    identity = dict[str, Any]()
+    if user.uid != os.getuid():
+        command, identity = run_as(user.uid, user.gid, command)
     try:
-        looked = subprocess.run(command, capture_output=True, check=False, env={}, cwd=path if veiled else "/", **drop)  # type: ignore[call-overload]
+        looked = subprocess.run(
+            command, capture_output=True, check=False, env={}, cwd=path if veiled else "/", **identity
+        )
+        if looked.returncode not in (0, 1, 2):
+            raise OSError(looked.stderr.decode("utf-8", "replace").strip())
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotRunSafely(
             f"this root cannot become {user.name}, and tool calls never run as root ({error}); run Holdfast as an "
             "ordinary user, or give the container a range of user ids"
         ) from None
     if looked.returncode != 1:
-        return bool(looked.returncode == 0)
+        return looked.returncode == 0
     blocked = looked.stdout.decode("utf-8", "surrogateescape")
     if blocked in (".", str(path)):
         return False

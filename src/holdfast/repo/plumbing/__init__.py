@@ -15,11 +15,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from holdfast.errors import RepositoryUnfit, StorageFull
 from holdfast.repo.git import find_program
 from holdfast.repo.plumbing.place import Place, Settings, locate, read_settings
+from holdfast.uids import run_as
 
 OLDEST = (2, 38)
 """The first version whose `merge-tree` merges without a working tree."""
@@ -198,16 +199,17 @@ class Plumbing:
         environment.update(extra or {})
         if extra:  # it only reads, from more places than the owner may have access to
             environment["GIT_DIR"], owner = cwd, None
+        command, identity = self._command(arguments), dict[str, Any]()
+        if owner:
+            command, identity = run_as(owner.uid, owner.gid, command)
         return subprocess.Popen(
-            self._command(arguments),
+            command,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
             env=environment,
             cwd=cwd,
-            user=owner.uid if owner else None,
-            group=owner.gid if owner else None,
-            extra_groups=[] if owner else None,
+            **identity,
             start_new_session=True,  # a signal to our whole process group does not leave a lock of git behind
         )
 
