@@ -31,10 +31,10 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolResult
 from holdfast.log.base import Lease, Post, Snapshot
+from holdfast.log.sql.threads import ConnectionThread
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.sqlite.append import Writer
 from holdfast.log.sqlite.connect import connect
-from holdfast.log.sqlite.threads import ConnectionThread
 from holdfast.log.transaction import Transaction, ready
 from holdfast.log.worker_locks import Worker
 
@@ -85,7 +85,7 @@ def insert(connection: sqlite3.Connection, body: bytes) -> None:
     connection.execute("commit")
 
 
-def insert_in(thread: ConnectionThread, body: bytes) -> None:
+def insert_in(thread: ConnectionThread[sqlite3.Connection], body: bytes) -> None:
     """The bare durable insert, on that thread's connection."""
     insert(thread.connection(), body)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.facts.codec import body_digest, chain
-from holdfast.log.sqlite.connect import SCHEMA_VERSION
+from holdfast.log.sql.statements import SCHEMA_VERSION
 from tests.app.terminal import Said, Type, bash, kept, rows, script, turn
 
 EVERY = (

@@ -27,10 +27,10 @@ from holdfast.clock import SystemClock
 from holdfast.facts.session import SessionCreated
 from holdfast.kinds import KINDS
 from holdfast.log.memory import MemoryStore
-from holdfast.log.sqlite.connect import connect
+from holdfast.log.sql.tables import write
+from holdfast.log.sqlite.connect import SqliteDatabase, connect
 from holdfast.log.sqlite.migrate import open_file
 from holdfast.log.sqlite.store import SqliteStore
-from holdfast.log.sqlite.tables import write
 from holdfast.log.transaction import Transaction
 from holdfast.session.home import HOME
 from holdfast.sim.loop import Stuck, run
@@ -114,7 +114,7 @@ def fill(database: Path) -> None:
         seen |= found
         connection.execute("BEGIN IMMEDIATE")
         for each in transactions:
-            write(connection, each)
+            write(SqliteDatabase(connection), each)
         connection.execute("COMMIT")
     print(f"{len(seen)} ways to rest")
     for way in sorted(seen, key=str):

@@ -13,7 +13,7 @@ from holdfast.errors import LogDamaged, LogUnavailable, SchemaTooNew, UnknownIte
 from holdfast.facts.codec import SCHEMA, Event, body_digest, chain, encode_body, genesis
 from holdfast.facts.people import ApprovalDecided
 from holdfast.log.base import Post, Snapshot
-from holdfast.log.sqlite.connect import SCHEMA_VERSION
+from holdfast.log.sql.statements import SCHEMA_VERSION
 from holdfast.log.verify import Beside, rebuild, verify
 from holdfast.testing.log import Scenario
 from tests.log.rigs import SqliteRig, open_store, sql_of, sqlite_rig

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import threading
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from holdfast.errors import LeaseHeld, LogUnavailable
 from holdfast.facts.codec import genesis
 from holdfast.facts.shift import LeaseStolen
+from holdfast.log.sql.threads import Probe
 from holdfast.log.verify import verify
 from holdfast.testing.log import Scenario
 from tests.log.processes import acknowledged, line, run, running, tell
@@ -165,7 +165,7 @@ async def test_a_change_by_another_process_is_noticed(holdfast_home: Path) -> No
 async def test_what_this_process_appends_is_told_without_a_look(holdfast_home: Path) -> None:
     never = threading.Event()
 
-    def connect() -> sqlite3.Connection:
+    def connect() -> Probe:
         never.wait()
         raise LogUnavailable("the test is over")
 

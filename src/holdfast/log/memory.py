@@ -18,7 +18,8 @@ from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log import chain
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, is_older
 from holdfast.log.chain import StoredBlob, StoredEvent, damaged, events_of
-from holdfast.log.transaction import LAST, Transaction, fenced, is_like, pick, pick_item, ready, unknown
+from holdfast.log.names import LAST, is_like, pick, pick_item, unknown
+from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.money import AccountRow
@@ -49,6 +50,9 @@ class _Tables:
 
     def posted(self, session_id: str, key: str) -> int | None:
         return self.posts.get((session_id, key))
+
+    def vocabulary(self, session_id: str) -> int | None:
+        return SCHEMA if session_id in self.rows else None
 
     def link_at(self, session_id: str, seq: int) -> tuple[bytes, int] | None:
         row = self.row(session_id)

@@ -12,9 +12,16 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.errors import EmergencyStop, Fenced, HeadMoved, LeaseHeld, UnknownItem, UnknownSession, UsageError
+from holdfast.errors import (
+    EmergencyStop,
+    Fenced,
+    HeadMoved,
+    LeaseHeld,
+    SchemaTooNew,
+    UsageError,
+)
 from holdfast.facts.base import Fact
-from holdfast.facts.codec import Draft, Event, body_digest, chain, genesis, prepare
+from holdfast.facts.codec import SCHEMA, Draft, Event, body_digest, chain, genesis, prepare
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import SessionCreated, SessionForked
 from holdfast.facts.shift import EmergencyReleased, EmergencyStopped, LeaseStolen, ShiftEnded, ShiftStarted
@@ -22,6 +29,7 @@ from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
 from holdfast.log.chain import holder
 from holdfast.log.ledger import Books, Ledger
+from holdfast.log.names import unknown
 from holdfast.log.removal import Gone, fact_of
 from holdfast.session import money
 from holdfast.session.home import HOME, HOME_FACTS, Stop, home_created, stop_in
@@ -50,6 +58,10 @@ class View(Books, Protocol):
 
     def posted(self, session_id: str, key: str) -> int | None:
         """Return the sequence number of the post with this key."""
+        ...
+
+    def vocabulary(self, session_id: str) -> int | None:
+        """Return the highest schema version among a session's bodies."""
         ...
 
 
@@ -144,6 +156,7 @@ class Transaction:
         if not isinstance(draft.fact, ShiftStarted):
             raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
         row = self._need(session_id)
+        self._check_vocabulary(session_id)
         self._check_stop()
         is_held = bool(row.holder) and live(row.holder)
         if is_held and not steal:
@@ -206,6 +219,16 @@ class Transaction:
     def _posted(self, post: Post) -> int | None:
         key = (post.session_id, post.key)
         return self.posts[key] if key in self.posts else self._view.posted(*key)
+
+    def _check_vocabulary(self, session_id: str) -> None:
+        """Refuse a session that a newer version of Holdfast wrote to (S19)."""
+        found = self._view.vocabulary(session_id)
+        if found is not None and found > SCHEMA:
+            raise SchemaTooNew(
+                f"session {session_id} holds events of schema {found}, this Holdfast supports {SCHEMA}; nothing was "
+                "written: upgrade Holdfast and try again",
+                session_id=session_id,
+            )
 
     def _check_stop(self) -> None:
         """Raise `EmergencyStop` while the home is stopped."""
@@ -348,48 +371,3 @@ def emergency(stop: Stop) -> EmergencyStop:
     return EmergencyStop(
         f"{who} stopped everything at {when}{why}; nothing was started or written: `holdfast stop --release` lifts it"
     )
-
-
-LAST = "last"
-"""Name of the session that was opened last, children aside."""
-
-_TAIL_MIN = 6
-
-
-def tail_of(name: str) -> str:
-    """Return the end of an id that a name may be; empty for one that is too short to tell ids apart."""
-    tail = name.removeprefix("ses_").removeprefix("itm_")
-    return tail if len(tail) >= _TAIL_MIN else ""
-
-
-def is_like(name: str, full: str) -> bool:
-    """Return True if an id begins with the name, or ends with it."""
-    tail = tail_of(name)
-    return full.startswith(name) or bool(tail and full.endswith(tail))
-
-
-def unknown(name: str) -> UnknownSession:
-    """Return the error for an unknown session."""
-    return UnknownSession(f"no session {name!r}; list sessions with `holdfast ps --all`")
-
-
-def pick_item(name: str, candidates: Sequence[ItemRow]) -> ItemRow:
-    """Return the one item that `name` stands for. Raises `UnknownItem` unless exactly one is like it."""
-    exact = next((item for item in candidates if item.item_id == name), None)
-    if exact is not None:
-        return exact
-    if not name or not candidates:
-        raise UnknownItem(f"no inbox item {name!r}; list items with `holdfast inbox`")
-    if len(candidates) > 1:
-        several = ", ".join(item.item_id for item in candidates[:3])
-        raise UnknownItem(f"{name!r} matches several inbox items ({several}); type more of the id")
-    return candidates[0]
-
-
-def pick(name: str, candidates: Sequence[str]) -> str:
-    """Return the one session that `name` stands for. Raises `UnknownSession` unless exactly one is like it."""
-    if not name or not candidates:
-        raise unknown(name)
-    if len(candidates) > 1:
-        raise UnknownSession(f"{name!r} matches several sessions ({', '.join(candidates[:3])}); type more of it")
-    return candidates[0]

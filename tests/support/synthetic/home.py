@@ -13,8 +13,8 @@ from holdfast.facts.people import ApprovalRequested, UserMessage
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStarted
 from holdfast.log.base import Post
-from holdfast.log.sqlite.connect import connect, prepare_file
-from holdfast.log.sqlite.tables import SqliteView, write
+from holdfast.log.sql.tables import SqlView, write
+from holdfast.log.sqlite.connect import SqliteDatabase, connect, prepare_file
 from holdfast.log.transaction import Transaction, ready
 from tests.support.synthetic.events import Project
 from tests.support.synthetic.healthy import KINDS, healthy
@@ -78,9 +78,9 @@ def _session(db: sqlite3.Connection, number: int, project: Project, facts: list[
     due_us = BEGIN_US + 10**16 if reason == "timer" else None
     told.append(ShiftEnded(status=status, reason=reason, due_us=due_us))  # type: ignore[arg-type]
     shift = ShiftStarted(worker_id="wrk_gone", host_id="h", boot_id="b", pid=1, program="t")
-    now = Transaction(SqliteView(db, {}), BEGIN_US + number * 3_600_000_000)
+    now = Transaction(SqlView(SqliteDatabase(db), {}), BEGIN_US + number * 3_600_000_000)
     now.post(Post(session_id, "created", draft(created, 0)), create=True)
     lease = now.acquire(session_id, draft(shift, 1), "evt_stolen", steal=False, live=lambda _: False)
     now.append(session_id, lease.epoch, [ready(draft(fact, place)) for place, fact in enumerate(told, 2)], None, ())
-    write(db, now)
+    write(SqliteDatabase(db), now)
     return len(told) + 2

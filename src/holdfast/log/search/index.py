@@ -27,7 +27,8 @@ from holdfast.facts.union import FACT_TYPES
 from holdfast.locks import locked
 from holdfast.log.chain import StoredEvent
 from holdfast.log.search.words import END, START, WORDS, words_of
-from holdfast.log.sqlite.connect import code_of, queries, schema
+from holdfast.log.sql.statements import queries, schema
+from holdfast.log.sqlite.connect import code_of
 from holdfast.log.verify import Look
 from holdfast.session.home import HOME
 

@@ -1,5 +1,5 @@
--- Every statement of the log, by name. Plain enough for SQLite and PostgreSQL. The two statements of
--- every append take their values by position, which binds faster; the others by name.
+-- Statements of the log, by name, for SQLite and PostgreSQL; `sqlite.sql` and `postgres.sql` have those that differ.
+-- The two statements of every append take their values by position, which binds faster; the others by name.
 
 -- name: schema_version
 -- The version of the tables, as text.
@@ -39,7 +39,7 @@ union all select status, -1 from sessions where session_id = :home;
 -- Ids of sessions whose id or key begins with the text, or whose id ends with it; three are enough for "not unique".
 select session_id from sessions
 where (substr(session_id, 1, length(:prefix)) = :prefix or substr(key, 1, length(:prefix)) = :prefix
-        or (:tail <> '' and substr(session_id, -length(:tail)) = :tail))
+        or (:tail <> '' and substr(session_id, length(session_id) - length(:tail) + 1) = :tail))
     and session_id <> :home
 order by session_id limit 3;
 
@@ -65,7 +65,7 @@ union select session_id, holder, due_us from sessions where status = 'runnable' 
 union select session_id, holder, due_us from sessions where boot_id = :boot_id and due_boot_us <= :up_us
 union select session_id, holder, due_us from sessions
     where status = 'parked' and due_us is not null and updated_us > :future_us
-) order by case when due_us <= :now_us then due_us else 0 end, session_id;
+) as due order by case when due_us <= :now_us then due_us else 0 end, session_id;
 
 -- name: due_later
 -- The next time of a parked session after now, by the wall clock and by the uptime.
@@ -103,23 +103,10 @@ update sessions set key = :key, goal = :goal, model = :model, workspace = :works
     vocabulary = case when vocabulary > :vocabulary then vocabulary else :vocabulary end
 where session_id = :session_id and head = :was;
 
--- name: insert_event
-insert into events (session_id, seq, epoch, at_us, type, hash, body, digest)
-values (?, ?, ?, ?, ?, ?, ?, ?);
-
 -- name: events
 -- Events after a position, in order.
 select seq, epoch, at_us, type, hash, body, digest from events
 where session_id = :session_id and seq > :after order by seq limit :count;
-
--- name: tail
--- Events of all sessions after a position, in the order in which they were stored. SQLite numbers them (`rowid`), and
--- reuses a number only after the latest events were removed: a reader that keeps a position keeps the event's hash too.
-select rowid, session_id, seq, epoch, at_us, type, hash, body, digest from events
-where rowid > :after order by rowid limit :count;
-
--- name: tail_end
-select coalesce(max(rowid), 0) from events;
 
 -- name: event_hash
 select hash from events where session_id = :session_id and seq = :seq;
@@ -189,14 +176,16 @@ from items where status = 'open' order by opened_us, item_id limit :count;
 -- Items whose id begins or ends with the text; three are enough to say "not unique".
 select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
 from items where substr(item_id, 1, length(:prefix)) = :prefix
-    or (:tail <> '' and substr(item_id, -length(:tail)) = :tail)
+    or (:tail <> '' and substr(item_id, length(item_id) - length(:tail) + 1) = :tail)
 order by item_id limit 3;
 
 -- name: save_item
+-- An item of another session stays as it is, and no row changes.
 insert into items (item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us)
 values (:item_id, :session_id, :seq, :kind, :title, :opened_us, :expires_us, :status, :closed_seq, :seen_us)
 on conflict (item_id) do update set expires_us = excluded.expires_us, status = excluded.status,
-    closed_seq = excluded.closed_seq, seen_us = excluded.seen_us;
+    closed_seq = excluded.closed_seq, seen_us = excluded.seen_us
+where items.session_id = excluded.session_id;
 
 -- name: remove_events
 delete from events where session_id = :session_id;
@@ -222,11 +211,6 @@ delete from accounts where account_id = :account_id;
 -- name: sweep_blobs
 -- Bodies of events that were removed.
 delete from blobs where digest not in (select digest from events where digest is not null);
-
--- name: removal
--- The record of a removed session, in the home's log.
-select 1 from events e left join blobs b on b.digest = e.digest
-where e.session_id = :home and e.type = 'sessions.removed' and instr(coalesce(e.body, b.bytes), :quoted) > 0 limit 1;
 
 -- name: save_snapshot
 insert into snapshots (session_id, seq, hash, fold_digest, digest, state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections import deque
 from collections.abc import Callable
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from holdfast.clock import Clock
-from holdfast.errors import DiskError, HoldfastError, LogFailed, LogUnavailable, SchemaTooNew, StorageFull
-from holdfast.facts.codec import SCHEMA
+from holdfast.errors import DiskError, HoldfastError, LogFailed, LogUnavailable, StorageFull
 from holdfast.log.base import Snapshot
-from holdfast.log.sqlite.connect import PATIENCE_S, SQL, Outage, code_of, sentences, translated
-from holdfast.log.sqlite.tables import SqliteView, number, write
-from holdfast.log.sqlite.threads import ConnectionThread
+from holdfast.log.sql.tables import SqlView, snapshot_values, write
+from holdfast.log.sql.threads import ConnectionThread
+from holdfast.log.sqlite.connect import PATIENCE_S, SQL, Outage, SqliteDatabase, code_of, sentences, translated
 from holdfast.log.sqlite.watermark import Watermark
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.rows import SessionRow
@@ -71,7 +69,9 @@ class Writer:
     patience; after that, this process writes nothing more.
     """
 
-    def __init__(self, path: Path, thread: ConnectionThread, clock: Clock, outage: Outage | None = None) -> None:
+    def __init__(
+        self, path: Path, thread: ConnectionThread[sqlite3.Connection], clock: Clock, outage: Outage | None = None
+    ) -> None:
         self._path = path
         self._thread = thread
         self._clock = clock
@@ -115,7 +115,7 @@ class Writer:
             transaction = self._transaction(connection)
             try:
                 result = ask.work(transaction)
-                write(connection, transaction)
+                write(SqliteDatabase(connection), transaction)
             except BaseException:
                 self._roll_back(connection)
                 raise
@@ -141,7 +141,7 @@ class Writer:
                 except HoldfastError as error:  # it has written nothing yet
                     refused.append((ask, error))
                     continue
-                write(connection, transaction)
+                write(SqliteDatabase(connection), transaction)
                 done.append((ask, result, transaction.rows))
                 sealed += transaction.sealed
                 self._learn(transaction)
@@ -179,23 +179,13 @@ class Writer:
             self._known.pop(session_id, None)
 
     def _transaction(self, connection: sqlite3.Connection) -> Transaction:
-        return Transaction(SqliteView(connection, self._known), self._clock.now_us())
+        return Transaction(SqlView(SqliteDatabase(connection), self._known), self._clock.now_us())
 
     def _end(self, connection: sqlite3.Connection, sealed: list[Sealed]) -> None:
         if sealed:
             self._commit(connection, sealed[-1])
         else:
             self._roll_back(connection)
-
-    def check_vocabulary(self, session_id: str) -> None:
-        """Refuse a session that a newer version of Holdfast wrote to (S19); inside a transaction only."""
-        found = self._thread.connection().execute(SQL["vocabulary"], {"session_id": session_id}).fetchone()
-        if found is not None and number(found[0], session_id) > SCHEMA:
-            raise SchemaTooNew(
-                f"session {session_id} holds events of schema {found[0]}, this Holdfast supports {SCHEMA}; nothing was "
-                "written: upgrade Holdfast and try again",
-                session_id=session_id,
-            )
 
     def sweep(self) -> int:
         """Delete the blobs that no event names; returns their number."""
@@ -208,14 +198,7 @@ class Writer:
 
     def save(self, snapshot: Snapshot) -> None:
         """Save a snapshot in place of the session's earlier one."""
-        values = {
-            "session_id": snapshot.session_id,
-            "seq": snapshot.seq,
-            "hash": snapshot.hash,
-            "fold_digest": snapshot.fold_digest,
-            "digest": hashlib.sha256(snapshot.state).digest(),
-            "state": snapshot.state,
-        }
+        values = snapshot_values(snapshot)
 
         def save() -> None:
             with sentences(self._path):

@@ -12,40 +12,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.clock import SystemClock
 from holdfast.errors import DiskError, HoldfastError, LogDamaged, LogFailed, LogUnavailable, SchemaTooNew, StorageFull
+from holdfast.log.sql.statements import SCHEMA_VERSION, queries, schema
 from holdfast.log.worker_locks import NO_LOCKS, no_locks
-
-_FOLDER = Path(__file__).parents[1] / "sql"
-_MIGRATIONS = {1: "from_1.sql", 2: "from_2.sql", 3: "from_3.sql", 4: "from_4.sql", 5: "from_5.sql"}
-_MARK = "-- name: "
-
-
-def schema(file: str = "schema.sql") -> list[str]:
-    """Return the statements that create the tables, in order."""
-    return _split((_FOLDER / file).read_text(encoding="utf-8"))
-
-
-def migration(version: int) -> list[str]:
-    """Return the statements that migrate tables of that version to the next one, in order."""
-    return _split((_FOLDER / _MIGRATIONS[version]).read_text(encoding="utf-8"))
-
-
-def queries(file: str = "queries.sql") -> dict[str, str]:
-    """Name → statement."""
-    found: dict[str, str] = {}
-    for part in (_FOLDER / file).read_text(encoding="utf-8").split(_MARK)[1:]:
-        name, _, rest = part.partition("\n")
-        (found[name.strip()],) = _split(rest)
-    return found
-
-
-def _split(text: str) -> list[str]:
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith("--"))
-    return [" ".join(statement.split()) for statement in "\n".join(lines).split(";") if statement.strip()]
-
 
 T = TypeVar("T")
 
@@ -196,10 +168,30 @@ def _scarce(path: Path) -> bool:
     return room.f_bavail * room.f_frsize < _SCARCE_BYTES
 
 
-SQL = queries()
+SQL = queries("queries.sql", "sqlite.sql")
 
-SCHEMA_VERSION = 6
-"""Version of the tables in `sql/schema.sql`."""
+
+class SqliteDatabase:
+    """A connection that runs statements by name."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def run(self, name: str, values: Any = (), conditions: str = "") -> sqlite3.Cursor:
+        """Run a statement; see `Database.run`."""
+        statement = SQL[name].format(conditions=conditions) if conditions else SQL[name]
+        return self._connection.execute(statement, values)
+
+    def change(self, name: str, values: Any) -> bool:
+        """Run a statement; return False if it changed no row."""
+        return self._connection.execute(SQL[name], values).rowcount == 1
+
+    def insert_event(self, values: tuple[object, ...]) -> None:
+        """Insert an event."""
+        self._connection.execute(SQL["insert_event"], values)
+
 
 PAGE_SIZE = 4096
 """Bytes per page. A commit writes whole pages: larger ones save disk space but cost every append more."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.errors import LogDamaged
-from holdfast.log.sqlite.connect import SCHEMA_VERSION, SQL, connect, migration, prepare_file, sentences, version_of
-from holdfast.log.sqlite.read import Reader
-from holdfast.log.sqlite.tables import row_values, save_account, save_item
+from holdfast.log.sql.statements import SCHEMA_VERSION, Database, migration
+from holdfast.log.sql.tables import row_values, save_account, save_item
+from holdfast.log.sqlite.connect import SQL, SqliteDatabase, connect, prepare_file, sentences, version_of
+from holdfast.log.sqlite.read import SqliteReader
 from holdfast.log.sqlite.watermark import check_acknowledged
 from holdfast.log.verify import Rebuilt
 
@@ -44,7 +45,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             for statement in migration(version):
                 connection.execute(statement)
         if before < ROWS_VERSION:
-            _refill(connection, Reader(connection, path))
+            _refill(SqliteDatabase(connection), SqliteReader(connection, path))
         if before < SCHEMA_VERSION:
             connection.execute(SQL["set_schema_version"], {"version": str(SCHEMA_VERSION)})
         connection.execute("commit")
@@ -53,7 +54,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute("rollback")
 
 
-def _refill(connection: sqlite3.Connection, reader: Reader) -> None:
+def _refill(db: Database, reader: SqliteReader) -> None:
     """Rebuild the rows beside the events (S20).
 
     A session with damage or erased bodies keeps its row, and `verify` reports it. Accounts then keep their sums,
@@ -70,12 +71,12 @@ def _refill(connection: sqlite3.Connection, reader: Reader) -> None:
     for session_id, row in rebuilt.rows.items():
         if session_id not in unsure:
             values = {**row_values(row), "vocabulary": rebuilt.vocabularies[session_id], "was": row.head}
-            connection.execute(SQL["update_session"], values)
+            db.change("update_session", values)
     for item in rebuilt.items.values():
         if item.session_id not in unsure:
-            save_item(connection, item)
+            save_item(db, item)
     for account in reader.accounts():
         again = rebuilt.books.accounts().get(account.account_id)
         if again is not None:
             kept = again if not unsure else replace(account, spend=again.spend, caps_us=again.caps_us)
-            save_account(connection, kept)
+            save_account(db, kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,16 +10,16 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from holdfast.facts.codec import SCHEMA
+from holdfast.log.base import Snapshot
 from holdfast.log.chain import BLOB_OVER, StoredBlob, damaged
-from holdfast.log.sqlite.connect import SQL
+from holdfast.log.sql.statements import Database
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.home import HOME, stop_in
 from holdfast.session.money import AccountRow, Spend
 from holdfast.session.rows import ItemRow, SessionRow
 
 _FIELDS = SessionRow.__struct_fields__
-_INSERT_EVENT, _INSERT_BLOB, _MOVE_SESSION = SQL["insert_event"], SQL["insert_blob"], SQL["move_session"]
-_REMOVALS = [name for name in SQL if name.startswith("remove_") and name != "remove_account"]
+_REMOVALS = tuple(f"remove_{rows}" for rows in ("events", "posts", "items", "reservations", "snapshots", "session"))
 _encode_spend = msgspec.msgpack.Encoder().encode
 _decode_spend = msgspec.msgpack.Decoder(Spend).decode
 
@@ -63,13 +63,13 @@ def number(value: object, session_id: str) -> int:
     return value
 
 
-class SqliteView:
+class SqlView:
     """The stored data as a transaction reads it. `known` caches rows that are as stored."""
 
-    __slots__ = ("_connection", "_known")
+    __slots__ = ("_db", "_known")
 
-    def __init__(self, connection: sqlite3.Connection, known: Mapping[str, SessionRow]) -> None:
-        self._connection = connection
+    def __init__(self, db: Database, known: Mapping[str, SessionRow]) -> None:
+        self._db = db
         self._known = known
 
     def row(self, session_id: str) -> SessionRow | None:
@@ -99,6 +99,10 @@ class SqliteView:
         found = self._one("reservation", {"session_id": session_id, "seq": seq})
         return number(found[0], session_id) if found else None
 
+    def vocabulary(self, session_id: str) -> int | None:
+        found = self._one("vocabulary", {"session_id": session_id})
+        return number(found[0], session_id) if found else None
+
     def item(self, item_id: str) -> ItemRow | None:
         found = self._one("item", {"item_id": item_id})
         return item_row(found) if found else None
@@ -108,68 +112,73 @@ class SqliteView:
         return StoredBlob(found is not None, found[0] if found else None)
 
     def _one(self, name: str, values: dict[str, object]) -> Any:
-        return self._connection.execute(SQL[name], values).fetchone()
+        return self._db.run(name, values).fetchone()
 
 
-def write(connection: sqlite3.Connection, done: Transaction) -> None:
+def write(db: Database, done: Transaction) -> None:
     """Write a transaction's changes, inside the database transaction that it read from."""
-    execute = connection.execute
     for sealed in done.sealed:
-        _write_event(connection, sealed)
+        _write_event(db, sealed)
     for session_id, row in done.rows.items():
-        _write_row(connection, done.before.get(session_id), row)
+        _write_row(db, done.before.get(session_id), row)
     for (session_id, key), seq in done.posts.items():
-        execute(SQL["insert_post"], {"session_id": session_id, "key": key, "seq": seq})
+        db.run("insert_post", {"session_id": session_id, "key": key, "seq": seq})
     for item in done.items.values():
-        save_item(connection, item)
+        save_item(db, item)
     for account in done.ledger.accounts.values():
-        save_account(connection, account)
+        save_account(db, account)
     for (session_id, seq), amount in done.ledger.reservations.items():
         values = {"session_id": session_id, "seq": seq}
         if amount is None:
-            execute(SQL["delete_reservation"], values)
+            db.run("delete_reservation", values)
         else:
-            execute(SQL["insert_reservation"], {**values, "amount_pico": amount})
+            db.run("insert_reservation", {**values, "amount_pico": amount})
     for session_id in done.removed:
         for name in _REMOVALS:
-            execute(SQL[name], {"session_id": session_id})
+            db.run(name, {"session_id": session_id})
     for account_id in done.closed:
-        execute(SQL["remove_account"], {"account_id": account_id})
+        db.run("remove_account", {"account_id": account_id})
 
 
-def save_item(connection: sqlite3.Connection, item: ItemRow) -> None:
+def save_item(db: Database, item: ItemRow) -> None:
     """Write an item's row, new or changed."""
-    connection.execute(SQL["save_item"], asdict(item))
+    if not db.change("save_item", asdict(item)):
+        raise damaged(item.session_id, item.seq, "its item has the id of an item of another session")
 
 
-def save_account(connection: sqlite3.Connection, account: AccountRow) -> None:
+def save_account(db: Database, account: AccountRow) -> None:
     """Write an account's row, new or changed."""
-    connection.execute(SQL["save_account"], {**asdict(account), "spend": _encode_spend(account.spend)})
+    db.run("save_account", {**asdict(account), "spend": _encode_spend(account.spend)})
 
 
-def _write_event(connection: sqlite3.Connection, sealed: Sealed) -> None:
+def _write_event(db: Database, sealed: Sealed) -> None:
     event = sealed.event
     body: bytes | None = sealed.body
     digest: bytes | None = None
     if len(sealed.body) > BLOB_OVER:
-        connection.execute(_INSERT_BLOB, {"digest": sealed.digest, "bytes": body})
+        db.run("insert_blob", {"digest": sealed.digest, "bytes": body})
         body, digest = None, sealed.digest
-    place = (event.session_id, event.seq, event.epoch, event.at_us, event.type, event.hash)
-    connection.execute(_INSERT_EVENT, (*place, body, digest))
+    db.insert_event((event.session_id, event.seq, event.epoch, event.at_us, event.type, event.hash, body, digest))
 
 
-def _write_row(connection: sqlite3.Connection, before: SessionRow | None, row: SessionRow) -> None:
+def _write_row(db: Database, before: SessionRow | None, row: SessionRow) -> None:
     if before is None:
-        done = connection.execute(SQL["insert_session"], row_values(row))
-    elif row == replace(before, head=row.head, head_hash=row.head_hash, epoch=row.epoch, updated_us=row.updated_us):
-        moved = (row.head, row.head_hash, row.epoch, row.updated_us, SCHEMA, SCHEMA)
-        done = connection.execute(_MOVE_SESSION, (*moved, row.session_id, before.head))
+        db.run("insert_session", row_values(row))
+        return
+    if row == replace(before, head=row.head, head_hash=row.head_hash, epoch=row.epoch, updated_us=row.updated_us):
+        values = (row.head, row.head_hash, row.epoch, row.updated_us, SCHEMA, SCHEMA, row.session_id, before.head)
+        moved = db.change("move_session", values)
     else:
-        done = connection.execute(SQL["update_session"], {**row_values(row), "was": before.head})
-    if done.rowcount != 1:
+        moved = db.change("update_session", {**row_values(row), "was": before.head})
+    if not moved:
         raise damaged(row.session_id, row.head, "its row moved inside a transaction of another writer")
 
 
 def row_values(row: SessionRow) -> dict[str, Any]:
     """Encode a row as the values of `insert_session`."""
     return {**asdict(row), "accounts": msgspec.json.encode(row.accounts).decode(), "vocabulary": SCHEMA}
+
+
+def snapshot_values(snapshot: Snapshot) -> dict[str, Any]:
+    """Encode a snapshot as the values of `save_snapshot`."""
+    return {**asdict(snapshot), "digest": hashlib.sha256(snapshot.state).digest()}

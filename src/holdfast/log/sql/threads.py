@@ -1,21 +1,30 @@
-"""Threads of a store: one per connection, and one that watches for changes by other processes."""
+"""Threads of a store: those that own connections, and one that watches for changes by other processes."""
 
 from __future__ import annotations
 
 import queue
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Generic, TypeVar, cast
+from contextlib import contextmanager, suppress
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 
 from holdfast.errors import LogUnavailable
-from holdfast.log.sqlite.connect import SQL
 
 T = TypeVar("T")
+
+
+class Closable(Protocol):
+    """A connection, or another object that can be closed."""
+
+    def close(self) -> object:
+        """Close it."""
+        ...
+
+
+C = TypeVar("C", bound=Closable)
 
 Soon = Callable[[Callable[[], object]], object]
 """A function that runs a callback in an event loop, from any thread."""
@@ -46,19 +55,25 @@ class _Call(Generic[T]):
         self.error: BaseException | None = None
 
 
-class ConnectionThread:
-    """A thread that owns a connection, opened by `connect` before the first job that needs it and after `drop`."""
+class ConnectionThread(Generic[C]):
+    """Threads that own a connection each, opened by `connect` before the first job that needs it and after `drop`.
 
-    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
+    By default it is one thread, and jobs run in order. With `most`, another one starts when a job finds all busy.
+    """
+
+    def __init__(self, name: str, connect: Callable[[], C], most: int = 1) -> None:
+        self._name = name
         self._connect = connect
-        self._connection: sqlite3.Connection | None = None
+        self._most = most
+        self._mine = threading.local()
         self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
+        self._lock = threading.Lock()
+        self._open = 0
+        self._threads: list[threading.Thread] = []
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Run `job` in the thread and return what it returns.
+        """Run `job` in a thread and return what it returns.
 
         A job that was started is awaited even if the caller is cancelled, so its outcome is known.
         """
@@ -67,14 +82,18 @@ class ConnectionThread:
         return await self.run_now(job)
 
     def check_open(self) -> None:
-        """Raise `LogUnavailable` if the thread was closed."""
+        """Raise `LogUnavailable` if the threads were closed."""
         if self._closed:
             raise LogUnavailable("the log was closed; open it again")
 
     async def run_now(self, job: Callable[[], T]) -> T:
-        """Run `job` without checking if the thread is open or the caller is cancelled."""
+        """Run `job` without checking if the threads are open or the caller is cancelled."""
         done = anyio.Event()
         call = _Call(job, soon_here(), done)
+        with self._lock:
+            self._open += 1
+            if self._open > len(self._threads) < self._most:
+                self._start()
         self._calls.put(call)
         with anyio.CancelScope(shield=True):
             await done.wait()
@@ -82,23 +101,28 @@ class ConnectionThread:
             raise call.error
         return cast(T, call.result)
 
-    def connection(self) -> sqlite3.Connection:
-        """The connection; for use inside a job only."""
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
+    def connection(self) -> C:
+        """The connection of this thread; for use inside a job only."""
+        found: C | None = getattr(self._mine, "connection", None)
+        if found is None:
+            found = self._mine.connection = self._connect()
+        return found
 
     async def close(self) -> None:
-        """Close the connection and end the thread. Safe to repeat."""
+        """Close the connections and end the threads, after the jobs that wait. Safe to repeat."""
         if self._closed:
             return
         self._closed = True
-        done = anyio.Event()
-        self._calls.put(_Call(lambda: None, soon_here(), done))
-        self._calls.put(None)
+        for _ in self._threads:
+            self._calls.put(None)
         with anyio.CancelScope(shield=True):
-            await done.wait()
-            await anyio.to_thread.run_sync(self._thread.join)
+            for thread in self._threads:
+                await anyio.to_thread.run_sync(thread.join)
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -106,21 +130,20 @@ class ConnectionThread:
                 call.result = call.job()
             except BaseException as error:
                 call.error = error
+            with self._lock:
+                self._open -= 1
             signal(call.soon, call.done)
             del call
         self.drop()
 
     def drop(self) -> None:
-        """Close the connection; for use inside a job only. The next use opens another one."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            try:
-                connection.close()
-            except sqlite3.Error:
-                return
+        """Close the connection of this thread; for use inside a job only. The next use opens another one."""
+        found: C | None = getattr(self._mine, "connection", None)
+        self._mine.connection = None
+        if found is not None:
+            with suppress(Exception):
+                found.close()
 
-
-POLL_S = 0.02
 
 ANYTHING = ""
 """The session id for moves anywhere in the log; its head is the watch's `token`."""
@@ -142,16 +165,29 @@ class Waiter:
         signal(self._soon, self.event)
 
 
-class Watch:
-    """The waiters of one store. `connect` opens a connection for the thread; it may raise `HoldfastError`.
+class Probe(Closable, Protocol):
+    """A connection that can tell if anything moved in the log."""
 
-    Appends of this process are signaled at once. For other processes a thread polls SQLite's `data_version`, a read of
-    shared memory, while a task waits. `token` counts noticed moves from 1. A move while no task waits is noticed at the
-    next wait; the first poll, which has nothing to compare with, counts as a move.
+    def moved(self) -> bool:
+        """Return True if any process may have moved a head since the last call, and for the first one."""
+        ...
+
+    def head(self, session_id: str) -> int | None:
+        """Return a session's head."""
+        ...
+
+
+class Watch:
+    """The waiters of one store. `connect` opens a probe for the thread; it may raise `HoldfastError`.
+
+    Appends of this process are signaled at once. For other processes a thread asks the probe every `poll_s` seconds
+    while a task waits. `token` counts noticed moves from 1. A move while no task waits is noticed at the next wait; the
+    first poll, which has nothing to compare with, counts as a move.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], Probe], poll_s: float) -> None:
         self._connect = connect
+        self._poll_s = poll_s
         self.token = 1
         self._waiters: set[Waiter] = set()
         self._lock = threading.Lock()
@@ -203,35 +239,32 @@ class Watch:
             waiter.wake()
 
     def _work(self) -> None:
-        connection: sqlite3.Connection | None = None
-        seen: int | None = None
+        probe: Probe | None = None
         while not self._stop.is_set():
             self._wanted.wait()
             try:
-                connection = connection or self._connect()
-                (version,) = connection.execute("pragma data_version").fetchone()
-                if version != seen:
-                    seen = version
-                    self._poll(connection)
+                probe = probe or self._connect()
+                if probe.moved():
+                    self._notice(probe)
             except Exception:
                 # A woken waiter reads the head and gets the same error, translated.
                 self._wake_all()
-                _closed(connection)
-                connection, seen = None, None
-            self._stop.wait(POLL_S)
-        _closed(connection)
+                _close(probe)
+                probe = None
+            self._stop.wait(self._poll_s)
+        _close(probe)
 
-    def _poll(self, connection: sqlite3.Connection) -> None:
+    def _notice(self, probe: Probe) -> None:
         self.token += 1
         self.moved(ANYTHING, self.token)
         with self._lock:
             sessions = {waiter.session_id for waiter in self._waiters}
         for session_id in sessions - {ANYTHING}:
-            found = connection.execute(SQL["session_head"], {"session_id": session_id}).fetchone()
-            if found is not None:
-                self.moved(session_id, int(found[0]))
+            head = probe.head(session_id)
+            if head is not None:
+                self.moved(session_id, head)
 
 
-def _closed(connection: sqlite3.Connection | None) -> None:
-    if connection is not None:
-        connection.close()
+def _close(probe: Probe | None) -> None:
+    if probe is not None:
+        probe.close()

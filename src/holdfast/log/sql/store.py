@@ -1,0 +1,234 @@
+"""The verbs of a log in an SQL database, over its reading and its writing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import anyio
+
+from holdfast.clock import Clock
+from holdfast.errors import HeadMoved, LogUnavailable, StorageFull
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Draft, Event
+from holdfast.ids import Entropy, new_event_id
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
+from holdfast.log.removal import read_gone
+from holdfast.log.sql.read import Reader
+from holdfast.log.sql.threads import ANYTHING, Watch
+from holdfast.log.transaction import Transaction, fenced, ready
+from holdfast.log.verify import Beside, Look
+from holdfast.log.worker_locks import is_live
+from holdfast.session.home import HOME, Stop
+from holdfast.session.money import AccountRow
+from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Reader)
+
+
+class SqlStore(ABC, Generic[R]):
+    """Implements Log, Snapshots, Leases, Index, and Removals (`holdfast.log.base`).
+
+    `workers` is the folder of the workers' lock files; ids of events that the store makes come from `clock` and
+    `entropy`.
+    """
+
+    def __init__(self, workers: Path, clock: Clock, entropy: Entropy, watch: Watch) -> None:
+        self._workers = workers
+        self._clock = clock
+        self._entropy = entropy
+        self._watch = watch
+        self._unreleased: list[Lease] = []
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close the database. Safe to repeat."""
+        ...
+
+    @abstractmethod
+    async def save(self, snapshot: Snapshot) -> None:
+        """See `Snapshots.save`."""
+        ...
+
+    @abstractmethod
+    async def sweep(self) -> int:
+        """Delete the bodies that no event names any more; returns their number."""
+        ...
+
+    @abstractmethod
+    async def look(self, work: Callable[[Look], T]) -> T:
+        """Run `work` on a separate connection, which blocks no other verb."""
+        ...
+
+    @abstractmethod
+    async def _read(self, work: Callable[[R], T]) -> T:
+        """Run `work` on a connection that cannot write. It may run again if the database fails."""
+        ...
+
+    @abstractmethod
+    async def _write(
+        self, work: Callable[[Transaction], T], sessions: Collection[str], facts: Collection[Fact] = ()
+    ) -> T:
+        """Run `work` in a transaction, write its changes, and commit. It may run again if the database fails.
+
+        It writes to no other `sessions`, and opens none but by `facts`.
+        """
+        ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.close()
+
+    async def append(
+        self,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Draft],
+        *,
+        head: int | None = None,
+        posts: Sequence[Post] = (),
+    ) -> list[Event]:
+        made = [ready(draft) for draft in drafts]
+        sessions = {session_id, *(post.session_id for post in posts)}
+        facts = [*(draft.fact for draft in drafts), *(post.draft.fact for post in posts)]
+        return await self._write(lambda now: now.append(session_id, epoch, made, head, posts), sessions, facts)
+
+    async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
+        return await self._write(lambda now: now.post(post, create=create), {post.session_id}, (post.draft.fact,))
+
+    async def read(
+        self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
+    ) -> list[Event]:
+        return await self._read(lambda reader: reader.events(session_id, after, prev, limit))
+
+    async def wait(self, session_id: str, after: int) -> int:
+        while True:
+            with self._watch.waiting(session_id, after) as waiter:
+                head = await self._read(lambda reader: reader.head(session_id))
+                if head > after:
+                    return head
+                await waiter.event.wait()
+
+    async def changed(self, after: int) -> int:
+        while True:
+            with self._watch.waiting(ANYTHING, after) as waiter:
+                await self._read(lambda reader: reader.works())
+                token = self._watch.token
+                if token > after:
+                    return token
+                await waiter.event.wait()
+
+    async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
+        return await self._read(lambda reader: reader.snapshot(session_id, fold_digest))
+
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
+        stolen_id = new_event_id(self._clock.now_us(), self._entropy)
+        work = partial(
+            Transaction.acquire,
+            session_id=session_id,
+            draft=draft,
+            stolen_id=stolen_id,
+            steal=steal,
+            live=self._live,
+            head=head,
+        )
+        return await self._write(work, {session_id}, (draft.fact,))
+
+    async def renew(self, lease: Lease) -> None:
+        row = await self._read(lambda reader: reader.row(lease.session_id))
+        if row.epoch != lease.epoch or row.holder != lease.worker_id:
+            raise fenced(row, lease.epoch)
+
+    async def release(self, lease: Lease) -> None:
+        """Release a lease. If the release cannot be written now, a later `due` writes it."""
+        ended_id = new_event_id(self._clock.now_us(), self._entropy)
+        try:
+            await self._write(lambda now: now.release(lease, ended_id), {lease.session_id})
+        except (StorageFull, LogUnavailable):
+            self._unreleased.append(lease)
+            raise
+
+    async def holders(self) -> dict[str, str]:
+        held = await self._read(lambda reader: reader.held())
+        live = {worker for worker in set(held.values()) if self._live(worker)}
+        return {session_id: worker for session_id, worker in held.items() if worker in live}
+
+    async def find(self, name: str) -> SessionRow:
+        return await self._read(lambda reader: reader.find(name))
+
+    async def sessions(
+        self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
+        return await self._read(lambda reader: reader.sessions(which, home=home, before=before, limit=limit))
+
+    async def count(self, which: Which = EVERY) -> int:
+        return await self._read(lambda reader: reader.count(which))
+
+    async def counts(self) -> dict[RowStatus, int]:
+        return await self._read(lambda reader: reader.counts())
+
+    async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
+        """Return due sessions, without those that a live process holds."""
+        while self._unreleased:  # else this process would hold them without running them
+            try:
+                await self.release(self._unreleased.pop())
+            except (StorageFull, LogUnavailable):
+                break
+        due = await self._read(lambda reader: reader.due(now_us, up))
+        live = {worker for worker in {holder for _, holder in due} if worker and self._live(worker)}
+        return [session_id for session_id, holder in due if holder not in live]
+
+    async def accounts(self) -> list[AccountRow]:
+        return await self._read(lambda reader: reader.accounts())
+
+    async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
+        return await self._read(lambda reader: reader.due_later(now_us, up))
+
+    async def account(self, account_id: str) -> AccountRow | None:
+        return await self._read(lambda reader: reader.account(account_id))
+
+    async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
+        return await self._read(lambda reader: reader.items(open_only, limit))
+
+    async def item(self, name: str) -> ItemRow:
+        return await self._read(lambda reader: reader.item(name))
+
+    async def stopped(self) -> Stop | None:
+        return await self._read(lambda reader: reader.stopped())
+
+    async def remove(self, rows: Sequence[SessionRow], actor: str) -> None:
+        event_id = new_event_id(self._clock.now_us(), self._entropy)
+        for tries_left in (2, 1, 0):
+            gone = await self.look(lambda look: read_gone(look, rows))
+            try:
+                work = partial(Transaction.remove, gone=gone, event_id=event_id, actor=actor, live=self._live)
+                return await self._write(work, {HOME, *(row.session_id for row in rows)})
+            except HeadMoved:  # perhaps only the home's own log
+                if not tries_left:
+                    raise
+
+    async def while_quiet(self, row: SessionRow, work: Callable[[], object]) -> bool:
+        def job(now: Transaction) -> bool:
+            quiet = now.is_quiet(row, self._live)
+            if quiet:
+                work()
+            return quiet
+
+        return await self._write(job, {row.session_id})
+
+    async def beside(self) -> Beside:
+        """Return the rows beside the events."""
+        return await self._read(lambda reader: reader.beside())
+
+    def _live(self, worker_id: str) -> bool:
+        return is_live(self._workers, worker_id)
