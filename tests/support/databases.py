@@ -82,8 +82,11 @@ def redis_server(folder: Path, port: int, password: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def postgres_server(folder: Path, port: int, password: str) -> Iterator[str]:
-    """A PostgreSQL on this port, whose data is in the folder; its address without the password."""
+def postgres_server(folder: Path, port: int, password: str, *, durable: bool = False) -> Iterator[str]:
+    """A PostgreSQL on this port, whose data is in the folder; its address without the password.
+
+    Unless it is durable, it leaves syncing to the system: its data survives its own end, not that of the machine.
+    """
     initdb = _program("initdb", "postgresql/usr/lib/postgresql/*/bin/initdb")
     folder.mkdir(exist_ok=True)
     env = _environment(initdb)
@@ -93,7 +96,8 @@ def postgres_server(folder: Path, port: int, password: str) -> Iterator[str]:
         words = ["-D", "data", "-U", "duty", "--auth=scram-sha-256", "--pwfile=password", "-E", "UTF8", "--no-sync"]
         done = subprocess.run([str(initdb), *words], cwd=folder, env=env, capture_output=True, **user, check=False)
         assert done.returncode == 0, done.stderr.decode()
-    settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]
+    settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+    settings += [] if durable else ["-c", "fsync=off"]
     command = [str(initdb.with_name("postgres")), "-D", "data", "-p", str(port), *settings]
     with _running(command, folder, env, port):
         until(lambda: b"ready to accept connections" in (folder / "log").read_bytes())

@@ -1,0 +1,152 @@
+"""Cost of a log that many machines share, on a PostgreSQL of its own that syncs to the disk.
+
+python bench/many.py append [--rounds N]
+
+append: an append begins a transaction, locks the session, checks the epoch, extends the chain, updates its rows, and
+commits. A bare insert writes the same bytes to a table of the same database, in one statement that commits. The two
+take turns, through the same hop from the event loop, with 1 and 16 writers. Target: p50 of an append by one writer
+≤ 1.8 × that of a bare insert.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anyio
+
+from holdfast.clock import SystemClock
+from holdfast.facts.codec import Draft, encode_body
+from holdfast.facts.session import Agent, SessionCreated, Workspace
+from holdfast.facts.shift import ShiftStarted
+from holdfast.facts.tool import ToolResult
+from holdfast.log.base import Lease, Post
+from holdfast.log.postgres.connect import Connection, connect
+from holdfast.log.postgres.migrate import migrate
+from holdfast.log.postgres.store import PostgresStore
+from holdfast.log.sql.threads import ConnectionThread
+from holdfast.log.worker_locks import Worker
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.databases import free_port, postgres_server
+
+SEED = 1
+WRITERS = 16
+PER_ROUND = 10
+SIZE = 1_024
+RATIO_TARGET = 1.8
+PASSWORD = "bench"
+BARE = "insert into bare (body) values (%s)"
+
+
+class Appends:
+    """A store, a shift on each of its sessions, and drafts."""
+
+    def __init__(self, store: PostgresStore, workers: Path) -> None:
+        self.store = store
+        self._worker = Worker.start(workers, "wrk_bench")
+        self._source = random.Random(SEED)
+        self._count = 0
+
+    def draft(self) -> Draft:
+        """A tool result of about the size."""
+        text = "".join(self._source.choices("abcdefghij ", k=SIZE - 200))
+        return self._stamped(ToolResult(call_id="1.0", outcome="ok", content=text))
+
+    async def lease(self, session_id: str) -> Lease:
+        """A new session and a shift on it."""
+        created = SessionCreated(
+            goal="measure", agent=Agent(model="scripted:x"), workspace=Workspace(path="/srv"), accounts=(session_id,)
+        )
+        await self.store.post(Post(session_id, "created", self._stamped(created)), create=True)
+        started = ShiftStarted(worker_id=self._worker.worker_id, host_id="h", boot_id="b", pid=1, program="bench")
+        return await self.store.acquire(session_id, self._stamped(started))
+
+    def _stamped(self, fact: ToolResult | SessionCreated | ShiftStarted) -> Draft:
+        self._count += 1
+        return Draft(f"evt_{self._count:026d}", "brain", fact)
+
+    async def append(self, lease: Lease, drafts: list[Draft], took_ms: list[float]) -> None:
+        """Append drafts one after the other."""
+        for draft in drafts:
+            start = time.perf_counter()
+            await self.store.append(lease.session_id, lease.epoch, [draft])
+            took_ms.append((time.perf_counter() - start) * 1e3)
+
+
+async def insert(threads: ConnectionThread[Connection], bodies: list[bytes], took_ms: list[float]) -> None:
+    """Insert bodies one after the other, each durable."""
+    for body in bodies:
+        start = time.perf_counter()
+        await threads.run(lambda body=body: threads.connection().execute(BARE, (body,)))  # type: ignore[misc]
+        took_ms.append((time.perf_counter() - start) * 1e3)
+
+
+async def appends(address: str, home: Path, rounds: int) -> bool:
+    """Print the table of appends; returns True if the target holds."""
+    migrate(address)
+    threads = ConnectionThread("bench-bare", lambda: connect(address), 8)
+    await threads.run(lambda: threads.connection().execute("create table bare (id bigserial primary key, body bytea)"))
+    good = True
+    async with await PostgresStore.open(address, workers=home / "workers", clock=SystemClock()) as store:
+        bench = Appends(store, home / "workers")
+        leases = [await bench.lease(f"ses_{number:02d}") for number in range(WRITERS)]
+        print("append, ms       n   ours p50    p99   bare p50    p99   ratio p50   ours/s  bare/s")
+        for writers in (1, WRITERS):
+            ours: list[float] = []
+            bare: list[float] = []
+            spent_s = [0.0, 0.0]
+            for number in range(rounds + 2):
+                work = [[bench.draft() for _ in range(PER_ROUND)] for _ in range(writers)]
+                if number == 2:  # the statements are prepared
+                    ours.clear()
+                    bare.clear()
+                    spent_s = [0.0, 0.0]
+                start = time.perf_counter()
+                async with anyio.create_task_group() as group:
+                    for lease, drafts in zip(leases, work, strict=False):
+                        group.start_soon(bench.append, lease, drafts, ours)
+                between = time.perf_counter()
+                async with anyio.create_task_group() as group:
+                    for drafts in work:
+                        group.start_soon(insert, threads, [encode_body(draft) for draft in drafts], bare)
+                spent_s[0] += between - start
+                spent_s[1] += time.perf_counter() - between
+            ratio = statistics.median(ours) / statistics.median(bare)
+            good &= writers > 1 or ratio <= RATIO_TARGET
+            print(
+                f"{writers:3d} writers {len(ours):6d} {statistics.median(ours):9.3f} {p99(ours):7.2f}"
+                f" {statistics.median(bare):9.3f} {p99(bare):7.2f} {ratio:10.2f}"
+                f" {len(ours) / spent_s[0]:9.0f} {len(bare) / spent_s[1]:7.0f}"
+            )
+    await threads.close()
+    return good
+
+
+def p99(values: list[float]) -> float:
+    """The 99th percentile."""
+    return statistics.quantiles(values, n=100)[98]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("case", choices=["append"], nargs="?", default="append")
+    parser.add_argument("--rounds", type=int, default=40)
+    given = parser.parse_args()
+    print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        with postgres_server(Path(folder) / "postgres", free_port(), PASSWORD, durable=True) as address:
+            good = anyio.run(appends, address.replace("@", f":{PASSWORD}@"), Path(folder), given.rounds)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""Writing: an append is one transaction, acknowledged only after its commit.
+
+Locks are advisory and named by session and account: the home first, then sessions, then accounts, each in the order of
+their names. They are taken before anything is written, so a transaction gets its number after all those that it waited
+for, and positions (`postgres.sql`, tail) follow the order of each session. `move_session` still names the head before,
+so a writer that ignores the locks loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Generic, TypeVar
+
+import psycopg
+
+from holdfast.errors import HoldfastError, LogFailed
+from holdfast.facts.base import Fact
+from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.session import SessionForked
+from holdfast.facts.shift import BudgetSet, ShiftStarted
+from holdfast.log.base import Snapshot
+from holdfast.log.postgres.connect import Connection, PostgresDatabase, is_lost, roll_back
+from holdfast.log.postgres.patience import Patience
+from holdfast.log.sql.tables import SqlView, account_row, number, session_row, snapshot_values, write
+from holdfast.log.sql.threads import ConnectionThread
+from holdfast.log.transaction import Sealed, Transaction
+from holdfast.session.home import HOME
+from holdfast.session.money import AccountRow
+from holdfast.session.rows import FIRST, SessionRow
+
+T = TypeVar("T")
+
+
+class _Unanswered(Exception, Generic[T]):
+    """A commit whose acknowledgement was lost: `last` is its last event."""
+
+    def __init__(self, last: Sealed, result: T, rows: dict[str, SessionRow]) -> None:
+        super().__init__("no answer to a commit")
+        self.last = last
+        self.result = result
+        self.rows = rows
+
+
+class _View(SqlView):
+    """The stored data as a transaction reads it. `rows` are those of the locked sessions that exist."""
+
+    __slots__ = ("_accounts", "_database", "_paths", "_rows", "_vocabularies")
+
+    def __init__(
+        self, db: PostgresDatabase, rows: dict[str, SessionRow | None], vocabularies: dict[str, int], paths: set[str]
+    ) -> None:
+        super().__init__(db, {})
+        self._database = db
+        self._rows = rows
+        self._vocabularies = vocabularies
+        self._paths = paths
+        self._accounts: dict[str, AccountRow | None] = {}
+
+    def row(self, session_id: str) -> SessionRow | None:
+        return self._rows[session_id] if session_id in self._rows else super().row(session_id)
+
+    def vocabulary(self, session_id: str) -> int | None:
+        return self._vocabularies.get(session_id)
+
+    def account(self, account_id: str) -> AccountRow | None:
+        """Return an account. The first call locks and reads all those that the transaction may move."""
+        if account_id not in self._accounts:
+            names = sorted({account_id, *self._paths} - self._accounts.keys())
+            with self._database.pipeline():
+                self._db.run("lock_accounts", {"names": names})
+                found = self._db.run("locked_accounts", {"names": names})
+            self._accounts |= dict.fromkeys(names)
+            self._accounts |= {row.account_id: row for row in map(account_row, found)}
+        return self._accounts[account_id]
+
+
+class Writer:
+    """Runs transactions on the connections of its threads."""
+
+    def __init__(self, threads: ConnectionThread[Connection], patience: Patience) -> None:
+        self._threads = threads
+        self._patience = patience
+
+    def transact(
+        self, work: Callable[[Transaction], T], sessions: Collection[str], facts: Collection[Fact]
+    ) -> tuple[T, dict[str, SessionRow]]:
+        """Run a transaction to its known end; returns the result of `work`, and the rows that it moved."""
+        unanswered: list[_Unanswered[T]] = []
+
+        def attempt() -> tuple[T, dict[str, SessionRow]]:
+            try:
+                return self._once(work, sessions, facts, unanswered)
+            except _Unanswered as lost:
+                unanswered.append(lost)
+                raise psycopg.OperationalError("the connection broke at a commit") from lost
+
+        try:
+            return self._patience.through(attempt)
+        except HoldfastError as error:
+            if not unanswered:
+                raise
+            raise LogFailed(
+                f"{self._patience.place} did not answer a commit and stayed away; all acknowledged events are kept, "
+                "and this append may or may not be stored: `holdfast logs` shows it once the database is back"
+            ) from error
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Save a snapshot in place of the session's earlier one."""
+        values = snapshot_values(snapshot)
+        self._patience.through(lambda: PostgresDatabase(self._threads.connection()).run("save_snapshot", values))
+
+    def sweep(self) -> int:
+        """Delete the blobs that no event names; returns their number. Appends with a blob wait meanwhile."""
+
+        def sweep() -> int:
+            connection = self._threads.connection()
+            try:
+                connection.execute("begin")
+                connection.execute("lock table blobs in exclusive mode")
+                count = PostgresDatabase(connection).run("sweep_blobs").rowcount
+                connection.execute("commit")
+                return count
+            finally:
+                roll_back(connection)
+
+        return self._patience.through(sweep)
+
+    def _once(
+        self,
+        work: Callable[[Transaction], T],
+        sessions: Collection[str],
+        facts: Collection[Fact],
+        unanswered: list[_Unanswered[T]],
+    ) -> tuple[T, dict[str, SessionRow]]:
+        connection = self._threads.connection()
+        db = PostgresDatabase(connection)
+        done: _Unanswered[T] | None = None
+        try:
+            view, now_us = _begin(connection, db, sessions, facts)
+            if unanswered:  # its locks are free, so it has ended
+                before = unanswered.pop()
+                if _is_stored(db, before.last):
+                    return before.result, before.rows
+            transaction = Transaction(view, now_us)
+            result = work(transaction)
+            if transaction.sealed:
+                with db.pipeline():
+                    write(db, transaction)
+                    done = _Unanswered(transaction.sealed[-1], result, transaction.rows)
+                    connection.execute("commit")
+            return result, transaction.rows
+        except psycopg.Error as error:
+            if done is not None and is_lost(error):
+                raise done from error
+            raise
+        finally:
+            roll_back(connection)
+
+
+def _begin(
+    connection: Connection, db: PostgresDatabase, sessions: Collection[str], facts: Iterable[Fact]
+) -> tuple[_View, int]:
+    """Begin a transaction: lock the sessions, then read their rows and the time of the database."""
+    paths: set[str] = set()
+    locked, needs_home = set(sessions), False
+    for fact in facts:
+        if isinstance(fact, FIRST):
+            paths |= {*fact.accounts, *sessions}
+            needs_home = True
+        if isinstance(fact, SessionForked):
+            locked.add(fact.origin)
+        if isinstance(fact, BudgetSet | ApprovalDecided):
+            paths.add(fact.account_id)
+        needs_home = needs_home or isinstance(fact, ShiftStarted)
+    names = sorted(locked, key=lambda name: (name != HOME, name))
+    with db.pipeline():
+        connection.execute("begin")
+        if needs_home and HOME not in locked:
+            db.run("share_home", {"home": HOME})
+        db.run("lock_sessions", {"names": names})
+        found = db.run("locked_sessions", {"names": [*names, HOME] if needs_home and HOME not in locked else names})
+    rows: dict[str, SessionRow | None] = dict.fromkeys(names)
+    vocabularies: dict[str, int] = {}
+    stored: list[Any] = found.fetchall()
+    for _, *values, vocabulary in stored:
+        if values[0] is not None:
+            row = session_row(tuple(values))
+            rows[row.session_id], vocabularies[row.session_id] = row, number(vocabulary, row.session_id)
+            paths |= set(row.accounts)
+    if needs_home:
+        rows.setdefault(HOME, None)
+    return _View(db, rows, vocabularies, paths - {""}), int(stored[0][0])
+
+
+def _is_stored(db: PostgresDatabase, last: Sealed) -> bool:
+    """Return True if an event is stored. Its hash covers the draft's id."""
+    found = db.run("event_hash", {"session_id": last.event.session_id, "seq": last.event.seq}).fetchone()
+    return found is not None and found[0] == last.event.hash

@@ -1,0 +1,85 @@
+"""Reading the database, and noticing what other processes append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+from holdfast.log.chain import StoredEvent
+from holdfast.log.postgres.connect import Connection, PostgresDatabase, roll_back
+from holdfast.log.sql.read import FILTERS, Reader
+
+_EACH = "jsonb_array_elements_text(cast(:{0} as jsonb)) as each(value)"
+_PAGE = 1_000
+"""Number of events that are in memory at a time."""
+
+
+class PostgresReader(Reader):
+    """A reader on one connection, for one verb."""
+
+    __slots__ = ("_connection", "_inside")
+
+    filters: ClassVar = FILTERS | {
+        "ids": f"session_id in (select value from {_EACH.format('ids')})",
+        "roots": f"root in (select value from {_EACH.format('roots')})",
+        # Newlines keep words from matching across two fields.
+        "words": f"not exists (select 1 from {_EACH.format('words')} where strpos(lower(goal || chr(10) || key || "
+        "chr(10) || session_id || chr(10) || name || chr(10) || model), value) = 0)",
+    }
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(PostgresDatabase(connection))
+        self._connection = connection
+        self._inside = False
+
+    def stored(self, session_id: str) -> Iterator[StoredEvent]:
+        """Return one session's stored events, a page in memory at a time."""
+        after = 0
+        while page := self._rows("events", session_id=session_id, after=after, count=_PAGE).fetchall():
+            yield from page
+            after = page[-1][0]
+
+    @contextmanager
+    def _consistent(self) -> Iterator[None]:
+        if self._inside:
+            yield
+            return
+        self._connection.execute("begin isolation level repeatable read, read only")
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+            roll_back(self._connection)
+
+
+class TableProbe:
+    """A connection that can tell if any transaction appended.
+
+    A position that is found may still be followed by a lower one, of a transaction that began earlier. So positions are
+    looked at again until all transactions that could take them have ended.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._db = PostgresDatabase(connection)
+        self._floor: int | None = None
+        self._seen: set[int] = set()
+
+    def moved(self) -> bool:
+        """Return True if there are events that the last call did not find, and for the first one."""
+        first = self._floor is None
+        ((floor, positions),) = self._db.run("moves", {"floor": 1 << 62 if first else self._floor})
+        new = bool(set(positions) - self._seen)
+        self._floor, self._seen = floor, {position for position in positions if position >= floor}
+        return first or new
+
+    def head(self, session_id: str) -> int | None:
+        """Return a session's head."""
+        found = self._db.run("session_head", {"session_id": session_id}).fetchone()
+        return int(found[0]) if found is not None else None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

@@ -1,0 +1,115 @@
+"""The log in PostgreSQL: many processes, one transaction per append (S4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+import anyio.lowlevel
+import anyio.to_thread
+
+from holdfast.clock import Clock
+from holdfast.facts.base import Fact
+from holdfast.ids import Entropy, system_entropy
+from holdfast.log.base import Snapshot
+from holdfast.log.postgres.append import Writer
+from holdfast.log.postgres.connect import FOLDER, Connection, connect, place_of
+from holdfast.log.postgres.migrate import check, place_id_in
+from holdfast.log.postgres.patience import PATIENCE_S, Patience
+from holdfast.log.postgres.read import PostgresReader, TableProbe
+from holdfast.log.sql.store import SqlStore
+from holdfast.log.sql.threads import ConnectionThread, Watch
+from holdfast.log.transaction import Transaction
+from holdfast.log.verify import Look
+
+T = TypeVar("T")
+
+POLL_S = 0.1
+"""Seconds between two queries for appends of other processes."""
+
+_WRITERS = 8
+_READERS = 2
+
+
+class PostgresStore(SqlStore[PostgresReader]):
+    """A log in PostgreSQL. Create it with `open`.
+
+    Several threads write, since appends to different sessions wait for no other; the database commits them together.
+    """
+
+    def __init__(
+        self, address: str, workers: Path, clock: Clock, entropy: Entropy, folder: str, patience_s: float
+    ) -> None:
+        self._connect = partial(connect, address, folder)
+        super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S))
+        self._writing = ConnectionThread("holdfast-log-write", self._connect, _WRITERS)
+        self._reading = ConnectionThread("holdfast-log-read", self._connect, _READERS)
+        self._patience = partial(Patience, place_of(address), patience_s=patience_s)
+        self._writes, self._reads = self._patience(threads=self._writing), self._patience(threads=self._reading)
+        self._writer = Writer(self._writing, self._writes)
+
+    @classmethod
+    async def open(
+        cls,
+        address: str,
+        *,
+        workers: Path,
+        clock: Clock,
+        entropy: Entropy = system_entropy,
+        folder: str = FOLDER,
+        patience_s: float = PATIENCE_S,
+    ) -> Self:
+        """Open the log at an address that libpq understands. `workers` is the folder of the workers' lock files.
+
+        The tables must exist: `holdfast migrate` makes them. A database that goes away is retried for `patience_s`.
+        Raises `LogUnavailable` or `SchemaTooNew`; then nothing was written.
+        """
+
+        def look() -> None:
+            check(address, place_id_in(workers, entropy), folder)
+
+        await anyio.to_thread.run_sync(look)
+        return cls(address, workers, clock, entropy, folder, patience_s)
+
+    async def close(self) -> None:
+        """End the threads and close their connections. Safe to repeat."""
+        self._writes.close()
+        self._reads.close()
+        await anyio.to_thread.run_sync(self._watch.close)
+        await self._reading.close()
+        await self._writing.close()
+
+    async def save(self, snapshot: Snapshot) -> None:
+        await self._writing.run(lambda: self._writer.save(snapshot))
+
+    async def sweep(self) -> int:
+        """Delete the bodies that no event names any more; returns their number."""
+        return await self._writing.run(self._writer.sweep)
+
+    async def look(self, work: Callable[[Look], T]) -> T:
+        """Run `work` on a separate connection, which blocks no other verb."""
+        thread = ConnectionThread("holdfast-log-look", self._connect)
+        try:
+            return await self._read_in(thread, self._patience(threads=thread), lambda reader: reader.look(work))
+        finally:
+            await thread.close()
+
+    async def _read(self, work: Callable[[PostgresReader], T]) -> T:
+        return await self._read_in(self._reading, self._reads, work)
+
+    async def _read_in(
+        self, threads: ConnectionThread[Connection], patience: Patience, work: Callable[[PostgresReader], T]
+    ) -> T:
+        return await threads.run(lambda: patience.through(lambda: work(PostgresReader(threads.connection()))))
+
+    async def _write(
+        self, work: Callable[[Transaction], T], sessions: Collection[str], facts: Collection[Fact] = ()
+    ) -> T:
+        self._writing.check_open()
+        await anyio.lowlevel.checkpoint_if_cancelled()  # from here on the work is done even if the caller is cancelled
+        result, rows = await self._writing.run_now(lambda: self._writer.transact(work, sessions, facts))
+        for session_id, row in rows.items():
+            self._watch.moved(session_id, row.head)
+        return result

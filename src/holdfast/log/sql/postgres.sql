@@ -1,0 +1,64 @@
+-- Statements for PostgreSQL alone, by name; see `queries.sql`.
+
+-- name: server
+-- Settings of the server that the log depends on, and the tables that it has.
+select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commits,
+    current_setting('transaction_read_only') as read_only, cast(current_setting('server_version_num') as integer),
+    to_regclass('meta') is not null;
+
+-- name: ahead
+-- True if an event has a position that this server has yet to give out: the tables came from another one.
+select coalesce(max(position), 0) >> 20 >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint from events;
+
+-- name: renumber
+update events set position = numbered.place
+from (select session_id, seq, row_number() over (order by position) as place from events) as numbered
+where events.session_id = numbered.session_id and events.seq = numbered.seq;
+
+-- name: share_home
+select pg_advisory_xact_lock_shared(hashtextextended(:home, 0));
+
+-- name: lock_sessions
+-- Locks in the order of the array.
+select pg_advisory_xact_lock(hashtextextended(name, 0)) from unnest(cast(:names as text[])) as each(name);
+
+-- name: lock_accounts
+select pg_advisory_xact_lock(hashtextextended(name, 1)) from unnest(cast(:names as text[])) as each(name);
+
+-- name: locked_sessions
+-- The time of the database, and the rows of the sessions that exist, each in the order of SessionRow, with its vocabulary.
+select now_us(), session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
+    status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
+    parent, root, depth, owner, name, origin, origin_seq, marks, boot_id, due_boot_us, vocabulary
+from unnest(cast(:names as text[])) as each(wanted) left join sessions on session_id = wanted;
+
+-- name: locked_accounts
+select account_id, cap_pico, spent_pico, reserved_pico, cap_day_pico, cap_week_pico, caps_us, spend
+from accounts where account_id = any(cast(:names as text[]));
+
+-- name: insert_event
+-- The position is that of the transaction, then of the event in it.
+insert into events (position, session_id, seq, epoch, at_us, type, hash, body, digest)
+values ((pg_current_xact_id()::text::bigint << 20) + ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: tail
+-- Events of all sessions after a position, in the order in which their transactions took their numbers. One with a
+-- number may still be open; its events, and all with a greater position, are left for later, so that none is skipped.
+select position, session_id, seq, epoch, at_us, type, hash, body, digest from events
+where position > :after and position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20
+order by position limit :count;
+
+-- name: tail_end
+select coalesce(max(position), 0) from events
+where position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20;
+
+-- name: moves
+-- The position below which all transactions have ended, and events after the one that was found last time.
+select pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20,
+    array(select position from events where position >= :floor order by position);
+
+-- name: claim_place
+insert into meta (name, value) values ('place', :place) on conflict (name) do nothing;
+
+-- name: place
+select value from meta where name = 'place';

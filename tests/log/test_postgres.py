@@ -1,0 +1,246 @@
+"""Every check of the kit on a real PostgreSQL, and what only that store has to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from holdfast.errors import EmergencyStop, HoldfastError, LogUnavailable, SchemaTooNew
+from holdfast.facts.codec import genesis
+from holdfast.log.base import Post
+from holdfast.log.chain import StoredEvent
+from holdfast.log.postgres.connect import Connection, PostgresDatabase, connect
+from holdfast.log.postgres.migrate import migrate
+from holdfast.log.postgres.read import TableProbe
+from holdfast.log.postgres.store import PostgresStore
+from holdfast.log.sql.statements import SCHEMA_VERSION
+from holdfast.session.home import HOME
+from holdfast.testing.log import CHECKS, Scenario
+from tests.log.rigs import PostgresRig, another_store, open_postgres, postgres_rig
+from tests.support.commit_proxy import commit_proxy
+from tests.support.databases import free_port, postgres_server
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.real
+
+PASSWORD = "T0PS3CRET"
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server for the tests of this file."""
+    with postgres_server(tmp_path_factory.mktemp("postgres"), free_port(), PASSWORD) as address:
+        yield address.replace("@", f":{PASSWORD}@")
+
+
+@pytest.mark.parametrize("check", CHECKS)
+async def test_store(check: str, holdfast_home: Path, postgres: str) -> None:
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        await CHECKS[check](rig)
+
+
+def port_of(address: str) -> int:
+    return int(address.rsplit(":", 1)[1].split("/")[0])
+
+
+async def test_a_commit_without_an_answer_is_looked_up(holdfast_home: Path, postgres: str) -> None:
+    """Appends and posts whose connection breaks at the commit are stored once, and nobody is told of a failure."""
+    with commit_proxy(port_of(postgres)) as proxy:
+        through = postgres.replace(f":{port_of(postgres)}/", f":{proxy.port}/")
+        async with postgres_rig(holdfast_home, through) as rig:
+            case = Scenario(rig)
+            lease = await case.started()
+            events = []
+            for number, cut in enumerate(("before", "after", "after", "before", "after")):
+                proxy.cuts.append(cut)  # type: ignore[arg-type]
+                events += await case.append(lease, case.result(f"{number}"))
+                proxy.cuts.append(cut)  # type: ignore[arg-type]
+                receipt = await case.say("ses_a", f"k{number}")
+                assert (receipt.seq, receipt.duplicate) == (events[-1].seq + 1, False)
+            assert proxy.made == 10
+            assert [event.seq for event in events] == [3, 5, 7, 9, 11]
+            stored = await rig.store.read("ses_a", prev=genesis("ses_a"))
+            assert [event for event in stored if event.seq in (3, 5, 7, 9, 11)] == events
+            await case.whole()
+
+
+async def test_the_tail_waits_for_an_earlier_transaction(holdfast_home: Path, postgres: str) -> None:
+    """An event whose transaction began earlier and commits later is neither skipped nor overtaken."""
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        case = Scenario(rig)
+        lease = await case.started()
+        with rig.sql() as early, rig.sql() as watching:
+            probe = TableProbe(watching)
+            assert [probe.moved(), probe.moved()] == [True, False]
+            early.execute("begin")
+            PostgresDatabase(early).insert_event(("ses_0", 1, 0, 1, "t", b"h", b"{}", None))
+            (later,) = await case.append(lease, case.result())
+            assert [seq_of(each) for each in await tail(rig)] == [("ses_a", 1), ("ses_a", 2)]
+            assert [probe.moved(), probe.moved()] == [True, False]
+            early.execute("commit")
+            assert [seq_of(each) for each in await tail(rig)][2:] == [("ses_0", 1), ("ses_a", later.seq)]
+            assert [probe.moved(), probe.moved()] == [True, False]
+
+
+async def tail(rig: PostgresRig) -> list[tuple[int, str, StoredEvent]]:
+    return await rig.store.look(lambda look: list(look.tail(0, 100)))
+
+
+def seq_of(found: tuple[int, str, StoredEvent]) -> tuple[str, int]:
+    return found[1], found[2][0]
+
+
+async def test_crossing_appends_do_not_block_each_other(holdfast_home: Path, postgres: str) -> None:
+    """Sessions that post to each other at once, under one cap, all succeed, in two stores on the same tables."""
+    async with postgres_rig(holdfast_home, postgres) as rig, another_store(rig) as other:
+        case = Scenario(rig)
+        await case.open("ses_root", cap=10_000)
+        names = [f"ses_{number}" for number in range(6)]
+        leases = {}
+        for name in names:
+            await case.open(name, accounts=(name, "ses_root"))
+            leases[name] = await case.take(name)
+
+        async def work(store: PostgresStore, name: str) -> None:
+            for turn in range(5):
+                posts = [Post(each, f"{name}.{turn}", case.message()) for each in reversed(names) if each != name]
+                await store.append(name, leases[name].epoch, [case.request(1), case.result()], posts=posts)
+
+        async with anyio.create_task_group() as group:
+            for number, name in enumerate(names):
+                group.start_soon(work, (rig.store, other)[number % 2], name)
+        assert {(await case.row(name)).head for name in names} == {2 + 5 * 2 + 5 * 5}
+        assert ("ses_root", 10_000, 0, 30) in await case.books()
+        await case.whole()
+
+
+async def test_another_store_is_woken(holdfast_home: Path, postgres: str) -> None:
+    """Waiters of one process see what another one appends."""
+    async with postgres_rig(holdfast_home, postgres) as rig, another_store(rig) as other:
+        case = Scenario(rig)
+        lease = await case.started()
+        with anyio.fail_after(PATIENCE_S):
+            token = await other.changed(1)  # the first poll counts as a move
+            async with anyio.create_task_group() as group:
+                group.start_soon(other.wait, "ses_a", 2)
+                group.start_soon(other.changed, token)
+                await anyio.wait_all_tasks_blocked()
+                await case.append(lease, case.result())
+
+
+async def test_a_stop_that_waits_goes_before_later_starts(holdfast_home: Path, postgres: str) -> None:
+    """A shift that asks for its lease while a stop is being written is refused, however they end."""
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        case = Scenario(rig)
+        await case.open()
+        refused = []
+
+        async def start() -> None:
+            refused.append(await case.refused(EmergencyStop, case.take()))
+
+        with rig.sql() as holding, rig.sql() as watching:
+            holding.execute("begin")
+            PostgresDatabase(holding).run("lock_sessions", {"names": [HOME]})
+            async with anyio.create_task_group() as group:
+                tasks: tuple[Callable[[], Coroutine[None, None, object]], ...] = (case.stop, start)
+                for number, task in enumerate(tasks, 1):
+                    group.start_soon(task)
+                    with anyio.fail_after(PATIENCE_S):
+                        while waiting(watching) < number:
+                            await anyio.lowlevel.checkpoint()
+                holding.execute("commit")
+        assert len(refused) == 1
+
+
+def waiting(sql: Connection) -> int:
+    ((count,),) = sql.execute("select count(*) from pg_locks where locktype = 'advisory' and not granted").fetchall()
+    return int(count)
+
+
+async def test_a_text_with_a_nul_is_kept(holdfast_home: Path, postgres: str) -> None:
+    """A goal with characters that PostgreSQL cannot store, or that stand for them, reads back as it was."""
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        case = Scenario(rig)
+        goal = "a\0b\ue0ff0c\ue0ff"
+        await rig.store.post(Post("ses_a", "created", case.created(goal)), create=True)
+        assert (await case.row()).goal == goal
+        await case.whole()
+
+
+async def test_a_server_that_is_killed_is_waited_for(holdfast_home: Path, tmp_path: Path) -> None:
+    """Appends continue after the server was killed and started again: none fails, and each is stored once."""
+    port, folder = free_port(), tmp_path / "server"
+    with ExitStack() as stack:
+        address = stack.enter_context(postgres_server(folder, port, PASSWORD)).replace("@", f":{PASSWORD}@")
+        async with postgres_rig(holdfast_home, address) as rig:
+            case = Scenario(rig)
+            lease = await case.started()
+            said: list[int] = []
+
+            async def work() -> None:
+                while len(said) < 40:
+                    said.extend(event.seq for event in await case.append(lease, case.result()))
+
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(work)
+                while len(said) < 10:
+                    await anyio.lowlevel.checkpoint()
+                await anyio.to_thread.run_sync(stack.close)
+                await anyio.to_thread.run_sync(stack.enter_context, postgres_server(folder, port, PASSWORD))
+            assert sorted(said) == list(range(3, 3 + len(said)))
+            assert (await case.row()).head == 2 + len(said)
+            await case.whole()
+
+
+async def test_a_log_is_refused_before_anything_is_written(holdfast_home: Path, postgres: str) -> None:
+    """Without tables, with older or newer ones, from another home or server, and without a way in."""
+    folder = "log_refused"
+
+    async def refused(address: str, *words: str, home: Path = holdfast_home) -> None:
+        with pytest.raises(HoldfastError) as caught:
+            async with await open_postgres(address, folder, home):
+                pass
+        for word in words:
+            assert word in str(caught.value)
+        assert PASSWORD not in str(caught.value)
+
+    await refused(postgres, "has no log", "holdfast migrate")
+    assert migrate(postgres, folder) == (0, SCHEMA_VERSION)
+    assert migrate(postgres, folder) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    async with await open_postgres(postgres, folder, holdfast_home):
+        pass
+    await refused(postgres, "another home", home=holdfast_home / "elsewhere")
+    with connect(postgres, folder) as sql:
+        for version, word in ((SCHEMA_VERSION + 1, "upgrade Holdfast"), (SCHEMA_VERSION - 1, "holdfast migrate")):
+            sql.execute("update meta set value = %s where name = 'schema'", (str(version),))
+            await refused(postgres, f"version {version}", word)
+        sql.execute("update meta set value = '99' where name = 'schema'")
+        with pytest.raises(SchemaTooNew):
+            migrate(postgres, folder)
+        sql.execute("update meta set value = %s where name = 'schema'", (str(SCHEMA_VERSION),))
+    await refused(postgres.replace(PASSWORD, "wrong"), "cannot be reached", "password authentication failed")
+    await refused(postgres.replace(f":{port_of(postgres)}", f":{free_port()}"), "cannot be reached")
+    await refused(f"{postgres}?options=-csynchronous_commit%3Doff", "synchronous_commit")
+    await refused("nonsense", "postgresql://")
+
+
+async def test_tables_from_another_server_are_numbered_again(holdfast_home: Path, postgres: str) -> None:
+    """Positions that this server has yet to give out are refused, until a migration brings them before all new ones."""
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        case = Scenario(rig)
+        lease = await case.started()
+        with rig.sql() as sql:
+            sql.execute("update events set position = position + (1::bigint << 60)")
+        with pytest.raises(LogUnavailable, match="another server"):
+            await open_postgres(postgres, rig.folder, holdfast_home)
+        migrate(postgres, rig.folder)
+        await case.append(lease, case.result())
+        assert [seq_of(each) for each in await tail(rig)] == [("ses_a", 1), ("ses_a", 2), ("ses_a", 3)]
+        async with another_store(rig):
+            pass
