@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from holdfast.errors import EmergencyStop, HoldfastError, LogUnavailable, SchemaTooNew
+from holdfast.errors import EmergencyStop, Fenced, HeadMoved, HoldfastError, LogUnavailable, SchemaTooNew
 from holdfast.facts.codec import genesis
 from holdfast.log.base import Post
 from holdfast.log.chain import StoredEvent
@@ -67,6 +70,36 @@ async def test_a_commit_without_an_answer_is_looked_up(holdfast_home: Path, post
             stored = await rig.store.read("ses_a", prev=genesis("ses_a"))
             assert [event for event in stored if event.seq in (3, 5, 7, 9, 11)] == events
             await case.whole()
+
+
+async def test_a_row_in_memory_is_only_a_guess(holdfast_home: Path, postgres: str) -> None:
+    """Two stores append to one session in turn, and the database's clock jumps: chain, rows, and times are right."""
+    async with postgres_rig(holdfast_home, postgres) as rig, another_store(rig) as other:
+        case = Scenario(rig)
+        lease = await case.started()
+        for turn in range(6):
+            store = (rig.store, other)[turn // 2 % 2]
+            before = (await case.row()).updated_us
+            rig.advance(3_600.0)
+            (event,) = await store.append("ses_a", lease.epoch, [case.result(f"{turn}")], head=2 + turn)
+            assert event.at_us - before > 3_500_000_000
+        await case.append(lease, case.parked(), head=8)
+        await case.refused(HeadMoved, other.append("ses_a", lease.epoch, [case.result()], head=8))
+        await case.take()
+        await case.refused(Fenced, other.append("ses_a", lease.epoch, [case.result()]))
+        await case.whole()
+
+
+async def test_quiet_work_never_trusts_memory(holdfast_home: Path, postgres: str) -> None:
+    """Work that needs a quiet session looks at the session, however well this process knows it."""
+    async with postgres_rig(holdfast_home, postgres) as rig, another_store(rig) as other:
+        case = Scenario(rig)
+        lease = await case.started()
+        await case.append(lease, case.parked())
+        row, ran = await case.row(), []
+        await other.acquire("ses_a", case.shift(rig.worker()))
+        assert not await rig.store.while_quiet(row, lambda: ran.append(1))
+        assert ran == []
 
 
 async def test_the_tail_waits_for_an_earlier_transaction(holdfast_home: Path, postgres: str) -> None:
@@ -244,3 +277,21 @@ async def test_tables_from_another_server_are_numbered_again(holdfast_home: Path
         assert [seq_of(each) for each in await tail(rig)] == [("ses_a", 1), ("ses_a", 2), ("ses_a", 3)]
         async with another_store(rig):
             pass
+
+
+def test_the_verb_makes_the_tables(postgres: str) -> None:
+    """`holdfast migrate` makes the tables once, and takes no password from its arguments."""
+    bare, env = postgres.replace(f":{PASSWORD}@", "@"), {**os.environ, "PGPASSWORD": PASSWORD}
+
+    def migrated(address: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast", "migrate", address]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+
+    first, again, told = migrated(bare), migrated(bare), migrated(postgres)
+    assert (first.returncode, again.returncode, told.returncode) == (0, 0, 2)
+    assert f"created the tables, version {SCHEMA_VERSION}" in first.stdout
+    assert "nothing to do" in again.stdout
+    assert "~/.pgpass" in told.stderr
+    assert PASSWORD not in told.stderr + first.stdout
+    with connect(postgres) as sql:
+        assert sql.execute("select count(*) from events").fetchall() == [(0,)]

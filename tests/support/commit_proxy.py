@@ -10,6 +10,9 @@ from typing import Literal
 
 from tests.support.databases import free_port
 
+_COMMITS = (b"commit", b"with moved as")
+"""Statements that commit: the end of a transaction, and an append in one statement."""
+
 Cut = Literal["before", "after"]
 
 
@@ -44,7 +47,7 @@ class CommitProxy:
             back.start()
             with contextlib.suppress(OSError):
                 while data := client.recv(1 << 20):
-                    cut = self.cuts.pop(0) if b"commit" in data and self.cuts else None
+                    cut = self.cuts.pop(0) if self.cuts and any(word in data for word in _COMMITS) else None
                     self.made += cut is not None
                     if cut == "before":
                         break
@@ -62,7 +65,7 @@ class CommitProxy:
                     client.sendall(data)
                     continue
                 lost += data
-                if b"COMMIT\0" in lost:  # the server says that it is done
+                if b"Z\0\0\0\5I" in lost:  # ready, and in no transaction
                     break
         _shut(server, client)
 

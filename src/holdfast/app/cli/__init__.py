@@ -122,6 +122,11 @@ VERBS: dict[str, VerbInfo] = {
     "prune": VerbInfo("life", "Free the space of finished sessions", "holdfast prune --older-than 30d"),
     "backup": VerbInfo("life", "Back up a home, also while sessions run", "holdfast backup night.tar.gz"),
     "restore": VerbInfo("life", "Restore a home from a backup", "holdfast restore night.tar.gz --to ./home"),
+    "migrate": VerbInfo(
+        "migrate",
+        "Create or migrate the tables of a log in PostgreSQL",
+        "holdfast migrate postgresql://holdfast@db.example.com/agents",
+    ),
     "config": VerbInfo("setup", "Show or change settings", "holdfast config set model anthropic:NAME"),
     "notify": VerbInfo("setup", "Send a test notification", "holdfast notify test"),
     "completion": VerbInfo(

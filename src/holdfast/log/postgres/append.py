@@ -13,15 +13,17 @@ from typing import Any, Generic, TypeVar
 
 import psycopg
 
+from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LogFailed
 from holdfast.facts.base import Fact
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import SessionForked
 from holdfast.facts.shift import BudgetSet, ShiftStarted
 from holdfast.log.base import Snapshot
-from holdfast.log.postgres.connect import Connection, PostgresDatabase, is_lost, roll_back
+from holdfast.log.chain import BLOB_OVER
+from holdfast.log.postgres.connect import Connection, PostgresDatabase, end, is_lost
 from holdfast.log.postgres.patience import Patience
-from holdfast.log.sql.tables import SqlView, account_row, number, session_row, snapshot_values, write
+from holdfast.log.sql.tables import SqlView, account_row, number, row_values, session_row, snapshot_values, write
 from holdfast.log.sql.threads import ConnectionThread
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.home import HOME
@@ -29,6 +31,12 @@ from holdfast.session.money import AccountRow
 from holdfast.session.rows import FIRST, SessionRow
 
 T = TypeVar("T")
+
+_KNOWN_MAX = 1_000
+"""Number of session rows that a writer keeps in memory."""
+
+_TOLERANCE_US = 500_000
+"""Largest difference of an event's time from the database's."""
 
 
 class _Unanswered(Exception, Generic[T]):
@@ -74,12 +82,31 @@ class _View(SqlView):
         return self._accounts[account_id]
 
 
+class _NeedsLook(Exception):
+    """A transaction asked for more than the row in memory."""
+
+
+class _Remembered(SqlView):
+    """The row of a session as it was left, and nothing else."""
+
+    def _one(self, name: str, values: dict[str, object]) -> Any:
+        raise _NeedsLook
+
+
 class Writer:
-    """Runs transactions on the connections of its threads."""
+    """Runs transactions on the connections of its threads.
+
+    Most appends add one event to a session that this process wrote to last. They are decided on the row in memory and
+    sent as one statement, which changes nothing if the row is another one by now: then they are decided anew. A row is
+    derived from its events, so it is the same if its head and the hash of that are.
+    """
 
     def __init__(self, threads: ConnectionThread[Connection], patience: Patience) -> None:
         self._threads = threads
         self._patience = patience
+        self._clock = SystemClock()
+        self._known: dict[str, SessionRow] = {}
+        self._ahead_us: int | None = None
 
     def transact(
         self, work: Callable[[Transaction], T], sessions: Collection[str], facts: Collection[Fact]
@@ -89,10 +116,14 @@ class Writer:
 
         def attempt() -> tuple[T, dict[str, SessionRow]]:
             try:
-                return self._once(work, sessions, facts, unanswered)
+                done = self._quickly(work, sessions) if facts and not unanswered else None
+                return done or self._once(work, sessions, facts, unanswered)
             except _Unanswered as lost:
                 unanswered.append(lost)
                 raise psycopg.OperationalError("the connection broke at a commit") from lost
+            except HoldfastError:  # decided on rows with which no lost commit can end any more
+                unanswered.clear()
+                raise
 
         try:
             return self._patience.through(attempt)
@@ -121,9 +152,60 @@ class Writer:
                 connection.execute("commit")
                 return count
             finally:
-                roll_back(connection)
+                end(connection, wrote=True)
 
         return self._patience.through(sweep)
+
+    def _quickly(
+        self, work: Callable[[Transaction], T], sessions: Collection[str]
+    ) -> tuple[T, dict[str, SessionRow]] | None:
+        """Run a transaction on the row in memory. Returns None if it needs to look, or if another writer was faster."""
+        row = self._known.get(next(iter(sessions))) if len(sessions) == 1 else None
+        if row is None or self._ahead_us is None:
+            return None
+        now_us = max(round(self._clock.monotonic_s() * 1e6) + self._ahead_us, row.updated_us)
+        db = PostgresDatabase(self._threads.connection())
+        transaction = Transaction(_Remembered(db, {row.session_id: row}), now_us)
+        try:
+            result = work(transaction)
+        except (_NeedsLook, HoldfastError):
+            return None
+        if len(transaction.sealed) != 1 or len(transaction.sealed[0].body) > BLOB_OVER:
+            return None
+        (last,) = transaction.sealed
+        event = last.event
+        values = {
+            **row_values(transaction.rows[row.session_id]),
+            "was": row.head,
+            "was_hash": row.head_hash,
+            "at_epoch": event.epoch,
+            "at_us": event.at_us,
+            "tolerance_us": _TOLERANCE_US,
+            "type": event.type,
+            "body": last.body,
+        }
+        try:
+            ((moved, now_us),) = db.run("append_one", values)
+        except psycopg.Error as error:
+            if is_lost(error):
+                raise _Unanswered(last, result, transaction.rows) from error
+            raise
+        if not moved:
+            self._known.pop(row.session_id, None)
+            return None
+        self._learn_time(now_us)
+        self._remember(transaction)
+        return result, transaction.rows
+
+    def _learn_time(self, now_us: int) -> None:
+        """Keep the time that the database has."""
+        self._ahead_us = now_us - round(self._clock.monotonic_s() * 1e6)
+
+    def _remember(self, done: Transaction) -> None:
+        """Keep the rows of a commit."""
+        if len(self._known) > _KNOWN_MAX:
+            self._known.clear()
+        self._known.update(done.rows)
 
     def _once(
         self,
@@ -137,24 +219,25 @@ class Writer:
         done: _Unanswered[T] | None = None
         try:
             view, now_us = _begin(connection, db, sessions, facts)
-            if unanswered:  # its locks are free, so it has ended
-                before = unanswered.pop()
+            self._learn_time(now_us)
+            for before in unanswered:  # its locks are free, so it has ended; a quick one has, or finds another head
                 if _is_stored(db, before.last):
                     return before.result, before.rows
             transaction = Transaction(view, now_us)
             result = work(transaction)
             if transaction.sealed:
+                done = _Unanswered(transaction.sealed[-1], result, transaction.rows)
                 with db.pipeline():
                     write(db, transaction)
-                    done = _Unanswered(transaction.sealed[-1], result, transaction.rows)
                     connection.execute("commit")
+                self._remember(transaction)
             return result, transaction.rows
         except psycopg.Error as error:
             if done is not None and is_lost(error):
                 raise done from error
             raise
         finally:
-            roll_back(connection)
+            end(connection, wrote=done is not None)
 
 
 def _begin(

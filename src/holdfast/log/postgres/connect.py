@@ -50,6 +50,7 @@ def _one_row(statement: str) -> str:
 
 
 _TEXT = queries("queries.sql", "postgres.sql")
+_TEXT["append_one"] = _TEXT["append_one"].format(update_session=_TEXT["update_session"])
 _CHANGES = ("move_session", "update_session", "save_item")
 SQL = {name: as_postgres(_one_row(text) if name in _CHANGES else text) for name, text in _TEXT.items()}
 _filtered = cache(lambda name, conditions: as_postgres(_TEXT[name].format(conditions=conditions)))
@@ -126,11 +127,16 @@ def connect(address: str, folder: str = FOLDER) -> Connection:
     return connection
 
 
-def roll_back(connection: Connection) -> None:
-    """End a transaction, if there is one; a broken connection is closed."""
+def end(connection: Connection, *, wrote: bool = False) -> None:
+    """End a transaction, if there is one, and undo what it wrote; a broken connection is closed.
+
+    One that wrote nothing is committed: psycopg forgets its prepared statements after a rollback.
+    """
     try:
-        if connection.info.transaction_status != TransactionStatus.IDLE:
-            connection.execute("rollback")
+        if wrote or connection.info.transaction_status == TransactionStatus.INERROR:
+            connection.rollback()
+        else:
+            connection.commit()
     except psycopg.Error:
         connection.close()
 
@@ -146,6 +152,14 @@ def place_of(address: str) -> str:
     host = given.get("host") or given.get("hostaddr") or "the local socket"
     port = f":{given['port']}" if "port" in given else ""
     return f"PostgreSQL at {host}{port}/{given.get('dbname', '')}"
+
+
+def has_password(address: str) -> bool:
+    """Return True if an address has a password in it."""
+    try:
+        return "password" in conninfo.conninfo_to_dict(address)
+    except psycopg.Error:
+        return False
 
 
 def is_lost(error: psycopg.Error) -> bool:

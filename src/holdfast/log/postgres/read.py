@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 from holdfast.log.chain import StoredEvent
-from holdfast.log.postgres.connect import Connection, PostgresDatabase, roll_back
+from holdfast.log.postgres.connect import Connection, PostgresDatabase, end
 from holdfast.log.sql.read import FILTERS, Reader
 
 _EACH = "jsonb_array_elements_text(cast(:{0} as jsonb)) as each(value)"
@@ -51,7 +51,7 @@ class PostgresReader(Reader):
             yield
         finally:
             self._inside = False
-            roll_back(self._connection)
+            end(self._connection)
 
 
 class TableProbe:

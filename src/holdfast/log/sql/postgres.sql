@@ -41,6 +41,18 @@ from accounts where account_id = any(cast(:names as text[]));
 insert into events (position, session_id, seq, epoch, at_us, type, hash, body, digest)
 values ((pg_current_xact_id()::text::bigint << 20) + ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: append_one
+-- An append of one event that changes nothing but its session, decided on a row from memory and with the time from memory.
+-- If another writer was faster, or the time is wrong, it changes nothing. The time of the database comes back.
+with moved as (
+    {update_session} and head_hash = :was_hash and abs(now_us() - :at_us) < :tolerance_us returning 1
+), stored as (
+    insert into events (position, session_id, seq, epoch, at_us, type, hash, body)
+    select pg_current_xact_id()::text::bigint << 20, :session_id, :head, :at_epoch, :at_us, :type, :head_hash, :body
+    from moved
+)
+select (select count(*) from moved), now_us();
+
 -- name: tail
 -- Events of all sessions after a position, in the order in which their transactions took their numbers. One with a
 -- number may still be open; its events, and all with a greater position, are left for later, so that none is skipped.

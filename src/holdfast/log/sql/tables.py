@@ -117,10 +117,10 @@ class SqlView:
 
 def write(db: Database, done: Transaction) -> None:
     """Write a transaction's changes, inside the database transaction that it read from."""
+    for session_id, row in done.rows.items():  # before their events: who moves a head has its place in the order
+        _write_row(db, done.before.get(session_id), row)
     for sealed in done.sealed:
         _write_event(db, sealed)
-    for session_id, row in done.rows.items():
-        _write_row(db, done.before.get(session_id), row)
     for (session_id, key), seq in done.posts.items():
         db.run("insert_post", {"session_id": session_id, "key": key, "seq": seq})
     for item in done.items.values():
