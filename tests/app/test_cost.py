@@ -23,6 +23,7 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import Agent, Parent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.log.base import Post
+from holdfast.log.sql.store import SqlStore
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.session.money import HOME_ACCOUNT, PICO
 from tests.app.terminal import Type, script, turn
@@ -38,7 +39,7 @@ Trees = dict[str, tuple[int, bool]]
 
 
 async def session(
-    store: SqliteStore, name: str, parent: SessionCreated | None, above: str, *costs: int | None
+    store: SqlStore[Any], name: str, parent: SessionCreated | None, above: str, *costs: int | None
 ) -> SessionCreated:
     """A session of the tree that made these requests, each at that cost, and ended."""
     path = (*(parent.accounts if parent else (HOME_ACCOUNT,)),)

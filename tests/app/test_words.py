@@ -214,6 +214,7 @@ def test_an_ambiguous_beginning(type: Type, before: dict[str, object]) -> None:
 
 
 def test_other_databases(type: Type, before: dict[str, object], holdfast_home: Path) -> None:
-    type("ps", "--db", "postgresql://localhost/agents").refused(5, "SQLite only", "--db sqlite:///PATH")
+    type("ps", "--db", "postgresql://localhost:1/agents").refused(5, "cannot be reached")
+    type("ps", "--db", "postgresql://ann:secret@localhost:1/agents").refused(2, "~/.pgpass")
     type("ps", "--db", "sqlite:///.").refused(5, "Is a directory")
     assert kept(holdfast_home) == before

@@ -83,6 +83,7 @@ def look(session: Session) -> Record:
 async def _look(session: Session) -> Record:
     async with open_runtime(Settings(home=str(session.home))) as runtime:
         store = runtime.store
+        assert isinstance(store, SqliteStore)
         damage = [finding.message for finding in (await verify(store)).findings]
         damage += await store.check_file()
         if await rebuild(store) != await store.beside():

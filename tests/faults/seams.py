@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,7 +17,7 @@ from holdfast.facts.base import Usage
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
-from holdfast.log.sqlite import SqliteStore
+from holdfast.log.sql.store import SqlStore
 from holdfast.model.base import Model, ModelRequest, StreamPart
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -71,7 +71,7 @@ class Striker:
 class StruckStore:
     """Log and leases of the product, with a seam around each append."""
 
-    def __init__(self, store: SqliteStore, striker: Striker) -> None:
+    def __init__(self, store: SqlStore[Any], striker: Striker) -> None:
         self._store = store
         self._striker = striker
         self.read = store.read

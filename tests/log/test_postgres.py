@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -277,21 +274,3 @@ async def test_tables_from_another_server_are_numbered_again(holdfast_home: Path
         assert [seq_of(each) for each in await tail(rig)] == [("ses_a", 1), ("ses_a", 2), ("ses_a", 3)]
         async with another_store(rig):
             pass
-
-
-def test_the_verb_makes_the_tables(postgres: str) -> None:
-    """`holdfast migrate` makes the tables once, and takes no password from its arguments."""
-    bare, env = postgres.replace(f":{PASSWORD}@", "@"), {**os.environ, "PGPASSWORD": PASSWORD}
-
-    def migrated(address: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "holdfast", "migrate", address]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-
-    first, again, told = migrated(bare), migrated(bare), migrated(postgres)
-    assert (first.returncode, again.returncode, told.returncode) == (0, 0, 2)
-    assert f"created the tables, version {SCHEMA_VERSION}" in first.stdout
-    assert "nothing to do" in again.stdout
-    assert "~/.pgpass" in told.stderr
-    assert PASSWORD not in told.stderr + first.stdout
-    with connect(postgres) as sql:
-        assert sql.execute("select count(*) from events").fetchall() == [(0,)]

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from holdfast import __version__
 from holdfast.app.exits import machine_trouble
@@ -20,9 +22,10 @@ from holdfast.app.providers import Providers, SessionProvider
 from holdfast.app.settings.config import Settings, database_path, environment, local_caller
 from holdfast.app.settings.prompts import load_prompts
 from holdfast.app.settings.targets import outlets
+from holdfast.app.settings.values import postgres_address
 from holdfast.brain.doors import Doors, Kinds, NoObserver, Observer, Worker, uptime
 from holdfast.brain.recall import recall
-from holdfast.clock import SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.egress.base import Egress
 from holdfast.environment.store import LayerStore
 from holdfast.errors import CannotRunSafely, HoldfastError, NeedsProgram, UnknownSession
@@ -32,6 +35,7 @@ from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.kinds import KINDS, LOOP
+from holdfast.log.sql.store import SqlStore
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.worker_locks import Worker as LiveWorker
 from holdfast.notify.base import Outlet
@@ -61,7 +65,7 @@ class Runtime:
 
     settings: Settings
     home: Home
-    store: SqliteStore
+    store: SqlStore[Any]
     worker: Worker
     intake: Intake
     kinds: Kinds = KINDS
@@ -208,8 +212,11 @@ class Runtime:
     def news_command(self, session_id: str) -> tuple[str, ...]:
         """The command that a supervisor runs when a job of that session has news: see `holdfast.app.news`.
 
-        It contains no key or other secret, since a supervisor outlives the process that started it.
+        It contains no key or other secret, since a supervisor outlives the process that started it. With a log in
+        PostgreSQL there is none: a supervisor must not be able to open it, so the next wake takes the news in.
         """
+        if postgres_address(self.settings.db):
+            return ()
         kept = [f"{name}={value}" for name, value in environment().items() if name in _KEPT]
         words = ["--home", str(self.home.path), *(("--db", self.settings.db) if self.settings.db else ())]
         if self.settings.prompt_files is not None:  # accepted: the news process checks that again
@@ -237,6 +244,25 @@ class Runtime:
         return fresh
 
 
+async def _open_log(settings: Settings, home: Home, clock: Clock, accept_loss: bool) -> SqlStore[Any]:
+    """Open the log of a home, in its file or in PostgreSQL."""
+    database, address = database_path(settings), postgres_address(settings.db)
+    if not address:
+        return await SqliteStore.open(database, workers=home.workers, clock=clock, accept_loss=accept_loss)
+    store: SqlStore[Any] = await postgres("store").PostgresStore.open(address, workers=home.workers, clock=clock)
+    return store
+
+
+def postgres(module: str) -> ModuleType:
+    """Return a module of `holdfast.log.postgres`. Raises `CannotRunSafely` without the extra that it needs."""
+    try:
+        return importlib.import_module(f"holdfast.log.postgres.{module}")
+    except ImportError as error:
+        raise CannotRunSafely(
+            "the PostgreSQL client is not installed; nothing was started: pip install 'holdfast[postgres]'"
+        ) from error
+
+
 @asynccontextmanager
 async def open_runtime(settings: Settings, *, via: str = "cli", accept_loss: bool = False) -> AsyncIterator[Runtime]:
     """Open the home and its log for this process; close them at the end of the block.
@@ -244,7 +270,6 @@ async def open_runtime(settings: Settings, *, via: str = "cli", accept_loss: boo
     `via` is the face that acts for the user of this process. `accept_loss` opens a log that lacks acknowledged events,
     to record their loss.
     """
-    database = database_path(settings)
     home = open_home(Path(settings.home))
     clock = SystemClock()
     worker = Worker(
@@ -256,8 +281,7 @@ async def open_runtime(settings: Settings, *, via: str = "cli", accept_loss: boo
     )
     live = LiveWorker.start(home.workers, worker.worker_id)
     try:
-        opening = SqliteStore.open(database, workers=home.workers, clock=clock, accept_loss=accept_loss)
-        async with await opening as store:
+        async with await _open_log(settings, home, clock, accept_loss) as store:
             intake = Intake(store, store, clock, system_entropy, local_caller(via), worker.boot_id)
             runtime = Runtime(settings, home, store, worker, intake)
             try:

@@ -123,7 +123,7 @@ VERBS: dict[str, VerbInfo] = {
     "backup": VerbInfo("life", "Back up a home, also while sessions run", "holdfast backup night.tar.gz"),
     "restore": VerbInfo("life", "Restore a home from a backup", "holdfast restore night.tar.gz --to ./home"),
     "migrate": VerbInfo(
-        "migrate",
+        "life",
         "Create or migrate the tables of a log in PostgreSQL",
         "holdfast migrate postgresql://holdfast@db.example.com/agents",
     ),
@@ -220,7 +220,9 @@ def build_parser(only: str | None = None) -> Parser:
         )
         verb.example = info.example
         verb.add_argument("--home", metavar="DIR", help="Data directory (env: HOLDFAST_HOME)")
-        verb.add_argument("--db", metavar="URL", help="Log database, as sqlite:///PATH (env: HOLDFAST_DB)")
+        verb.add_argument(
+            "--db", metavar="URL", help="Log: sqlite:///PATH, or postgresql://USER@HOST/NAME (env: HOLDFAST_DB)"
+        )
         getattr(importlib.import_module(info.path), f"{name}_arguments")(verb)
         verb.set_defaults(complain=verb.error, options=re.findall(r"--[a-z-]+", verb.format_help()))
     return parser

@@ -1,24 +1,25 @@
-"""The verbs of a home's life cycle: rm, prune, backup, restore."""
+"""The verbs of a home's life cycle: rm, prune, backup, restore, migrate."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
 import msgspec
 
 from holdfast.app.call import Call, span
-from holdfast.app.compose import PROGRAM, Runtime, open_runtime
+from holdfast.app.compose import PROGRAM, Runtime, open_runtime, postgres
 from holdfast.app.exits import SHORT, short_name
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
-from holdfast.app.settings.values import size_text
+from holdfast.app.settings.values import postgres_address, size_text
 from holdfast.app.trust_prompt import can_ask, confirmed
 from holdfast.clock import SystemClock, local_time
 from holdfast.environment.store import LayerStore
-from holdfast.errors import UnknownSession, UsageError
+from holdfast.errors import CannotRunSafely, UnknownSession, UsageError
 from holdfast.facts.codec import SCHEMA
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.log.search.index import SearchIndex, search_path
@@ -203,6 +204,8 @@ def backup_arguments(parser: argparse.ArgumentParser) -> None:
 async def backup_run(call: Call) -> int:
     """Back up the home, also while sessions run."""
     file, clock = call.args.file.absolute(), SystemClock()
+    if postgres_address(call.settings.db):
+        raise CannotRunSafely("the log of this home is in PostgreSQL; nothing was saved: back that up with pg_dump")
     backup.mode_of(file)
     async with open_runtime(call.settings) as runtime:
         home, at_us = runtime.home.path, clock.now_us()
@@ -242,4 +245,38 @@ async def restore_run(call: Call) -> int:
     if done.told:
         call.note(f"{counted(done.told, 'session')} can go on, and may have done more since: each is told so.")
         call.note("Run a session in one home only.")
+    return 0
+
+
+def migrate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `migrate`."""
+    parser.add_argument(
+        "address",
+        metavar="URL",
+        nargs="?",
+        help="Address of the database, without a password (default: HOLDFAST_DB); libpq finds passwords in ~/.pgpass "
+        "and PGPASSWORD",
+    )
+    parser.add_argument("--json", action="store_true", help="Print JSON")
+
+
+async def migrate_run(call: Call) -> int:
+    """Create the tables of a log, or bring them to the version of this program. Safe to repeat."""
+    address = postgres_address(call.args.address or call.settings.db)
+    if not address:
+        raise UsageError(
+            "migrate needs the address of a PostgreSQL database; for example: "
+            "holdfast migrate postgresql://holdfast@db.example.com/agents"
+        )
+    place = postgres("connect").place_of(address)
+    before, after = await anyio.to_thread.run_sync(partial(postgres("migrate").migrate, address))
+    if call.json:
+        call.emit({"database": place, "from": before, "to": after})
+    elif before == after:
+        call.say(f"{place}: the tables have version {after}; nothing to do")
+    else:
+        call.say(
+            f"{place}: {'created the tables,' if not before else f'migrated the tables from version {before} to'} "
+            f"version {after}"
+        )
     return 0

@@ -20,7 +20,7 @@ from holdfast.app.running.drive import watch
 from holdfast.app.screen.briefs import moment
 from holdfast.app.screen.progress import public
 from holdfast.app.settings.config import database_path
-from holdfast.app.settings.values import nearest
+from holdfast.app.settings.values import nearest, postgres_address
 from holdfast.app.wrap import terminal_width
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock, local_time, rfc3339
@@ -193,6 +193,8 @@ def recover_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def recover_run(call: Call) -> int:
     """Show the missing events; with the user's consent, record the loss in each session and reopen the home."""
+    if postgres_address(call.settings.db):
+        raise CannotRunSafely("the log of this home is in PostgreSQL, which has no watermark; nothing was changed")
     database, home = database_path(call.settings), open_home(Path(call.settings.home))
     lost = await anyio.to_thread.run_sync(missing, database, _BUSY_TIMEOUT_S)
     if not lost:

@@ -19,6 +19,7 @@ from holdfast.app.providers import Providers, queue_path, serving_provider
 from holdfast.app.running.workers import serving, working
 from holdfast.app.settings import policies
 from holdfast.app.settings.config import database_path
+from holdfast.app.settings.values import postgres_address
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, HoldfastError, UsageError
 from holdfast.hands.base import Capabilities, Finding
@@ -43,7 +44,8 @@ async def doctor_run(call: Call) -> int:
     try:
         async with open_runtime(call.settings) as runtime:
             sessions = await runtime.store.count()
-        log = Finding("log", "ok", f"{database_path(call.settings)}, {sessions} sessions")
+        place = postgres_address(call.settings.db) or database_path(call.settings)
+        log = Finding("log", "ok", f"{place}, {sessions} sessions")
     except HoldfastError as error:
         log, code = Finding("log", "bad", str(error)), error.exit_code
     try:

@@ -34,7 +34,7 @@ def mission_arguments(parser: argparse.ArgumentParser) -> None:
         word = words.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         for flag, metavar, help_ in (
             ("--home", "DIR", "Data directory (env: HOLDFAST_HOME)"),
-            ("--db", "URL", "Log database, as sqlite:///PATH (env: HOLDFAST_DB)"),
+            ("--db", "URL", "Log: sqlite:///PATH, or postgresql://USER@HOST/NAME (env: HOLDFAST_DB)"),
         ):
             word.add_argument(flag, metavar=metavar, help=help_, default=argparse.SUPPRESS)
         word.set_defaults(complain=word.error)

@@ -47,7 +47,7 @@ def items_arguments(parser: argparse.ArgumentParser) -> None:
         word = words.add_parser(name, help=summary, description=f"{summary}.", formatter_class=Help, allow_abbrev=False)
         for flag, metavar, help_ in (
             ("--home", "DIR", "Data directory (env: HOLDFAST_HOME)"),
-            ("--db", "URL", "Log database, as sqlite:///PATH (env: HOLDFAST_DB)"),
+            ("--db", "URL", "Log: sqlite:///PATH, or postgresql://USER@HOST/NAME (env: HOLDFAST_DB)"),
         ):
             word.add_argument(flag, metavar=metavar, help=help_, default=argparse.SUPPRESS)
         word.set_defaults(complain=word.error)

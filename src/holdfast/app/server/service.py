@@ -84,7 +84,7 @@ def unit_text(call: Call, place: Place) -> str:
     """Return the unit that serves this home. Raises `UsageError` for a path that no unit can hold."""
     args, home = call.args, str(Path(call.settings.home).absolute())
     words = [sys.executable, "-P", "-m", "holdfast", "serve", "--no-link", "--home", home]
-    words += ["--db", str(Path(call.settings.db).absolute())] if call.settings.db else []
+    words += ["--db", call.settings.db] if call.settings.db else []
     for flag in ("port", "concurrency"):
         words += [f"--{flag}", str(value)] if (value := getattr(args, flag)) else []
     bwrap = shutil.which("bwrap")

@@ -27,7 +27,7 @@ from holdfast.app.settings.project import (
     read_project,
 )
 from holdfast.app.settings.trust import Ignored, SettingsFile, TrustStore, read_beneath
-from holdfast.app.settings.values import count, known_key
+from holdfast.app.settings.values import count, known_key, postgres_address
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Limits
 from holdfast.model.prices import parse_prices
@@ -208,12 +208,10 @@ def _folder(variable: str, below_home: str, otherwise: str) -> Path:
 
 
 def database_path(settings: Settings) -> Path:
-    """The SQLite file given by `db` or the home."""
-    if not settings.db:
+    """The SQLite file given by `db` or the home. With PostgreSQL, the home's own: what lies beside it stays there."""
+    if not settings.db or postgres_address(settings.db):
         return Path(settings.home).absolute() / "holdfast.db"
     scheme, _, rest = settings.db.partition("://")
-    if scheme in ("postgresql", "postgres"):
-        raise CannotRunSafely("this version keeps its log in SQLite only; use --db sqlite:///PATH, or leave --db out")
     if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
         raise UsageError(f"--db {settings.db!r} is not a database URL; for example: --db sqlite:////var/lib/agents.db")
     path = Path(rest[1:]).absolute()

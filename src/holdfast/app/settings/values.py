@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from typing import Any
+from urllib.parse import urlsplit
 
 from holdfast.errors import UsageError
 
@@ -95,3 +96,23 @@ def size_text(size: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TB"
+
+
+POSTGRES = ("postgresql", "postgres")
+"""Schemes of addresses of a PostgreSQL database."""
+
+
+def postgres_address(db: str) -> str:
+    """The address of the PostgreSQL database given by `db`, empty for a log in a file. Raises `UsageError`."""
+    if db.partition("://")[0] not in POSTGRES:
+        return ""
+    try:
+        parts = urlsplit(db)
+    except ValueError as error:
+        raise UsageError(f"--db: the address of the database is invalid ({error}); nothing was started") from error
+    if parts.password is not None or "password=" in parts.query:
+        raise UsageError(
+            "the address of the database has a password, which other users could read in the arguments of a process; "
+            "nothing was started: leave it out, and put it into ~/.pgpass or PGPASSWORD"
+        )
+    return db

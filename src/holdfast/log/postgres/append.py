@@ -97,7 +97,7 @@ class Writer:
     """Runs transactions on the connections of its threads.
 
     Most appends add one event to a session that this process wrote to last. They are decided on the row in memory and
-    sent as one statement, which changes nothing if the row is another one by now: then they are decided anew. A row is
+    sent as one statement, which changes nothing if the row is another one by now: then they are decided again. A row is
     derived from its events, so it is the same if its head and the hash of that are.
     """
 
@@ -221,7 +221,9 @@ class Writer:
             view, now_us = _begin(connection, db, sessions, facts)
             self._learn_time(now_us)
             for before in unanswered:  # its locks are free, so it has ended; a quick one has, or finds another head
-                if _is_stored(db, before.last):
+                event = before.last.event
+                found = db.run("event_hash", {"session_id": event.session_id, "seq": event.seq}).fetchone()
+                if found is not None and found[0] == event.hash:  # it covers the draft's id
                     return before.result, before.rows
             transaction = Transaction(view, now_us)
             result = work(transaction)
@@ -273,9 +275,3 @@ def _begin(
     if needs_home:
         rows.setdefault(HOME, None)
     return _View(db, rows, vocabularies, paths - {""}), int(stored[0][0])
-
-
-def _is_stored(db: PostgresDatabase, last: Sealed) -> bool:
-    """Return True if an event is stored. Its hash covers the draft's id."""
-    found = db.run("event_hash", {"session_id": last.event.session_id, "seq": last.event.seq}).fetchone()
-    return found is not None and found[0] == last.event.hash

@@ -44,15 +44,13 @@ def as_postgres(statement: str) -> str:
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement).replace("?", "%s")
 
 
-def _one_row(statement: str) -> str:
-    """Let a statement that should change one row fail if it changes none: nobody waits for its answer."""
-    return f"with changed as ({statement} returning 1) select 1 / count(*) from changed"
-
-
 _TEXT = queries("queries.sql", "postgres.sql")
 _TEXT["append_one"] = _TEXT["append_one"].format(update_session=_TEXT["update_session"])
 _CHANGES = ("move_session", "update_session", "save_item")
-SQL = {name: as_postgres(_one_row(text) if name in _CHANGES else text) for name, text in _TEXT.items()}
+_ONE_ROW = "with changed as ({} returning 1) select 1 / count(*) from changed"
+"""Lets a statement that should change one row fail if it changes none: nobody waits for its answer."""
+
+SQL = {name: as_postgres(_ONE_ROW.format(text) if name in _CHANGES else text) for name, text in _TEXT.items()}
 _filtered = cache(lambda name, conditions: as_postgres(_TEXT[name].format(conditions=conditions)))
 
 
@@ -152,14 +150,6 @@ def place_of(address: str) -> str:
     host = given.get("host") or given.get("hostaddr") or "the local socket"
     port = f":{given['port']}" if "port" in given else ""
     return f"PostgreSQL at {host}{port}/{given.get('dbname', '')}"
-
-
-def has_password(address: str) -> bool:
-    """Return True if an address has a password in it."""
-    try:
-        return "password" in conninfo.conninfo_to_dict(address)
-    except psycopg.Error:
-        return False
 
 
 def is_lost(error: psycopg.Error) -> bool:

@@ -59,7 +59,11 @@ def migrate(address: str, folder: str = FOLDER) -> tuple[int, int]:
             if before > SCHEMA_VERSION:
                 raise _too_new(place, before)
             if not before:
-                _create(connection)
+                for statement in (*schema(), *schema("postgres_schema.sql")):
+                    # Bytes decide the order of text, as in SQLite, and not the language of the server.
+                    connection.execute(statement.replace(" text", ' text collate "C"'))
+                values = {"version": str(SCHEMA_VERSION)}
+                PostgresDatabase(connection).run("set_schema_version", values)
             elif _is_ahead(connection):
                 connection.execute("drop index events_by_position")
                 PostgresDatabase(connection).run("renumber")
@@ -80,13 +84,6 @@ def place_id_in(workers: Path, entropy: Entropy) -> str:
     except FileExistsError:
         pass
     return path.read_text(encoding="utf-8")
-
-
-def _create(connection: Connection) -> None:
-    for statement in (*schema(), *schema("postgres_schema.sql")):
-        # Bytes decide the order of text, as in SQLite, and not the language of the server.
-        connection.execute(statement.replace(" text", ' text collate "C"'))
-    PostgresDatabase(connection).run("set_schema_version", {"version": str(SCHEMA_VERSION)})
 
 
 def _check_server(connection: Connection, place: str, *, holds_tables: bool) -> bool:

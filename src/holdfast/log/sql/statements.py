@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 _FOLDER = Path(__file__).parent
+_MIGRATIONS = {1: "from_1.sql", 2: "from_2.sql", 3: "from_3.sql", 4: "from_4.sql", 5: "from_5.sql"}
 _MARK = "-- name: "
 
 SCHEMA_VERSION = 6
@@ -22,7 +23,7 @@ def schema(file: str = "schema.sql") -> list[str]:
 
 def migration(version: int) -> list[str]:
     """Return the statements that migrate tables of that version to the next one, in order."""
-    return schema(f"from_{version}.sql")
+    return schema(_MIGRATIONS[version])
 
 
 def queries(*files: str) -> dict[str, str]:

@@ -93,7 +93,9 @@ class ConnectionThread(Generic[C]):
         with self._lock:
             self._open += 1
             if self._open > len(self._threads) < self._most:
-                self._start()
+                name = f"{self._name}-{len(self._threads)}"
+                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
+                self._threads[-1].start()
         self._calls.put(call)
         with anyio.CancelScope(shield=True):
             await done.wait()
@@ -118,11 +120,6 @@ class ConnectionThread(Generic[C]):
         with anyio.CancelScope(shield=True):
             for thread in self._threads:
                 await anyio.to_thread.run_sync(thread.join)
-
-    def _start(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:

@@ -93,7 +93,7 @@ class SqliteStore(SqlStore[SqliteReader]):
 
     async def check_file(self) -> list[str]:
         """Return the problems found by SQLite's integrity check."""
-        return await self._read(lambda reader: reader.check_file())
+        return await self._read_in(self._reading, lambda reader: reader.check_file())
 
     async def _read(self, work: Callable[[SqliteReader], T]) -> T:
         return await self._read_in(self._reading, work)
