@@ -133,6 +133,10 @@ def refused(said: Said, *words: str) -> None:
         (("1h", "g", "--budget", "-1"), "is not an amount"),
         (("1h", "g", "--read", "nowhere"), "is not a folder"),
         (("1h", "g", "--name", "a b"), "letters, digits"),
+        (("1h", "g", "--alert", "errors >"), "'errors >' cannot be used"),
+        (("1h", "g", "--alert", "errors"), "is no condition"),
+        (("1h", "g", "--alert", "errors > 3", "--alert", "errors > 5 && errors < 3"), "is never true"),
+        (("1h", "g", "--alert", "failures >= 0"), "is always true"),
     ],
 )
 def test_what_can_be_known_is_refused_when_a_duty_is_added(
@@ -140,6 +144,19 @@ def test_what_can_be_known_is_refused_when_a_duty_is_added(
 ) -> None:
     refused(type("every", *words, "--model", counting), why, "nothing was added")
     assert type("ps", "--json").went().lines == []
+
+
+def test_expressions_of_every_become_alerts(type: Type, counting: str) -> None:
+    wanted = ("errors > 3", 'missing("12h")', "errors > 3", "errors>3")
+    flags = [word for text in wanted for word in ("--alert", text)]
+    type("every", "1h", "Count the errors", "--name", "errors", *flags, "--model", counting).went()
+    duty = type("duty", "show", "errors", "--json").went().lines[0]["duty"]
+    assert [(each["name"], each["when"]) for each in duty["alerts"]] == [
+        ("errors-over-3", "errors > 3"),
+        ("missing-12h", 'missing("12h")'),
+        ("errors-over-3-2", "errors>3"),
+    ]
+    assert {(each["severity"], *each["route"]) for each in duty["alerts"]} == {("warning", "inbox")}
 
 
 def test_a_file_defines_a_duty_and_changes_it(type: Type, counting: str, tmp_path: Path) -> None:
