@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from holdfast.facts.base import Fact, text_of
-from holdfast.facts.duty import MANUAL, SCHEDULE, Duty, TriggerOffered
+from holdfast.facts.duty import MANUAL, SCHEDULE, TriggerOffered
 from holdfast.facts.people import UserMessage
 from holdfast.kinds.duty.expressions import parse
 from holdfast.kinds.duty.firing import REPORT
@@ -39,17 +39,12 @@ def goal_of(own: DutyState, number: int, triggers: Sequence[Fact], now_us: int) 
     if latest:
         lines = [f"{name} = {point.value:g} {unit}".rstrip() for name, point, unit in latest[-VALUES_SHOWN:]]
         parts.append(f"[The latest values:\n{chr(10).join(lines)}]")
-    if wanted := _wanted(own.duty):
-        parts.append(f"[Report these values: {', '.join(wanted)}.]")
+    conditions = [parse(text) for alert in own.duty.alerts for text in (alert.when, alert.clear) if text]
+    units = own.duty.values or {name: "" for each in conditions for name in each.names}
+    if units:
+        wanted = ", ".join(f"{name} ({unit})" if unit else name for name, unit in units.items())
+        parts.append(f"[Report these values: {wanted}.]")
     return "\n\n".join((*parts, *_triggers(triggers)))
-
-
-def _wanted(duty: Duty) -> list[str]:
-    """Return the values that firings are asked to report, with their units: those of the duty, or of its alerts."""
-    if duty.values:
-        return [f"{name} ({unit})" if unit else name for name, unit in duty.values.items()]
-    conditions = [text for alert in duty.alerts for text in (alert.when, alert.clear) if text]
-    return list(dict.fromkeys(name for text in conditions for name in parse(text).names))
 
 
 def _triggers(triggers: Sequence[Fact]) -> list[str]:
