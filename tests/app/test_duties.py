@@ -113,6 +113,33 @@ def test_a_removed_duty_ends_its_firing(type: Type, tmp_path: Path, workers: lis
     assert type("duty", "list", "--json").went().lines == []
 
 
+@pytest.mark.real
+def test_a_new_file_wakes_its_duty_long_before_the_sweep(
+    type: Type, counting: str, tmp_path: Path, workers: list[subprocess.Popen[str]]
+) -> None:
+    folder, file = tmp_path / "inbox", tmp_path / "duty.toml"
+    folder.mkdir()
+    settings = f'{{ path = "{folder}", settle_s = 0.1 }}'
+    source = f'[[trigger]]\nname = "inbox"\nkind = "directory"\nevery_s = 86400.0\nsettings = {settings}\n'
+    file.write_text(f'name = "lines"\ngoal = "g"\nqueue = 9\nbatch = 9\nbatch_wait = "1d"\n{source}')
+    type("duty", "add", file, "--yes", "--model", counting).went()
+
+    def polls() -> int:
+        return len(of_type(log_of(type, "lines"), "source.polled"))
+
+    def taken(name: str) -> bool:
+        return name in [each["data"]["path"] for each in of_type(log_of(type, "lines"), "trigger.offered")]
+
+    for name in ("first", "second"):
+        workers.append(spawn("worker"))
+        before = polls()
+        until(partial(lambda before: polls() > before, before))  # it watches, and looks once more then
+        (folder / name).write_text(name)
+        until(partial(taken, name))
+        workers[-1].send_signal(signal.SIGKILL)
+        ended(workers[-1])
+
+
 def refused(said: Said, *words: str) -> None:
     assert said.code == 2, said
     for word in words:
