@@ -205,6 +205,15 @@ def test_a_file_defines_a_duty_and_changes_it(type: Type, counting: str, tmp_pat
     refused(type("duty", "add", file), "queue in", "between 1 and")
 
 
+def test_a_rule_that_never_matches_is_named_when_a_duty_is_added(type: Type, counting: str, tmp_path: Path) -> None:
+    file = tmp_path / "duty.toml"
+    rules = "".join(f'[[rule]]\ntool = "{tool}"\ndecision = "deny"\n' for tool in ("write", "b*", "report"))
+    file.write_text(f'name = "d"\ngoal = "g"\nevery = "1h"\nmodel = "{counting}"\ntools = ["bash", "read"]\n{rules}')
+    said = type("duty", "add", file).went()
+    assert said.err.count("never matches") == 1
+    assert "the rule for 'write'" in said.err
+
+
 def test_a_file_that_opens_folders_counts_once_it_is_accepted(type: Type, counting: str, tmp_path: Path) -> None:
     file, folder = tmp_path / "duty.toml", tmp_path / "data"
     folder.mkdir()

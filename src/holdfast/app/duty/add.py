@@ -26,11 +26,13 @@ from holdfast.errors import CannotRunSafely, NotTrusted, UsageError
 from holdfast.facts.duty import Alert, Duty
 from holdfast.facts.session import Agent, SessionCreated
 from holdfast.kinds import DUTY
+from holdfast.kinds.duty.firing import REPORT
 from holdfast.kinds.duty.schedule import due_us, next_instant
 from holdfast.service import duties
 from holdfast.service.opening import NewSession, find_by_key, open_session, state_of
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import with_web
+from holdfast.session.tools.policy import is_about
 
 NAME_WORDS, NAME_CHARACTERS = 4, 32
 
@@ -175,6 +177,9 @@ async def _add(call: Call, file: DutyFile, agent: Agent, where: str, folder: Pat
         key=file.name,
         duty=duty,
     )
+    for rule in duty.rules:
+        if not any(is_about(rule, tool) for tool in (*new.agent.tools, REPORT)):
+            call.note(f"the rule for {rule.tool!r} in {where} never matches: it is about no tool of the duty")
     async with open_runtime(settings) as runtime:
         if runtime.shelf is None:
             raise CannotRunSafely("a duty keeps its state in snapshots, which need git; nothing was added: install git")
