@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.app.terminal import Type
+import anyio
+import msgspec
+
+from holdfast.app.compose import open_runtime
+from holdfast.app.settings.config import Settings
+from holdfast.kinds.mission.brief.audit import audit
+from holdfast.service.briefs import brief_of, logs_below
+from tests.app.terminal import PRICE, Type
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 3}}, "required": ["n"]}
 
@@ -160,3 +167,47 @@ def test_an_output_that_cannot_be_written_any_more_loses_nothing(type: Type) -> 
     type("wake", "r").went()
     assert len(results("out/results.jsonl")) == 2
     assert not list(Path("out").glob(".*"))
+
+
+def test_the_brief_of_a_run_begins_with_the_decision_and_has_each_quarantined_item(
+    type: Type, holdfast_home: Path
+) -> None:
+    """Quarantined items whose reasons a user needs are there; failed tries are only counted. The log agrees."""
+    write("list.jsonl", *({"id": f"i{number}"} for number in range(30)))
+    Path("script.json").write_text(
+        json.dumps({"price": PRICE, "turns": [{"text": "fine"}], "cases": [
+            {"contains": f"Do i{number}.", "turns": [{"text": "no", "error": "refusal"}]} for number in range(17, 30)
+        ]})
+    )  # fmt: skip
+    words = ("items", "run", "list.jsonl", "--each", "Do {id}.", "--key", "id", "--model", "scripted:script.json")
+    type(*words, "--no-tools", "--tries", "1", "--max-quarantine", "40%", "--workers", "1", "--session-id", "r").went(3)
+    told = type("brief", "r").went().out
+    assert told.count("\n") <= 40
+    places = [
+        told.index(part)
+        for part in (
+            "## Decisions",
+            "holdfast items retry r --quarantined",
+            "## Status",
+            "17 of 30 items done, 13 quarantined, 0 left; 13 tries failed",
+            "the forecast of the time was off by",
+            "17 results in ",
+            "## Problems",
+            "i17: the model refused (1 try)",
+            "and 3 more: `holdfast items show r`",
+            "## Cost",
+        )
+    ]
+    assert places == sorted(places)
+    assert "sessions below that failed" not in told
+    anyio.run(agrees, holdfast_home)
+
+
+async def agrees(home: Path) -> None:
+    async with open_runtime(Settings(home=str(home))) as runtime:
+        row = await runtime.store.find("r")
+        told = await brief_of(runtime.store, runtime.kinds, runtime.shelf, row)
+        events, below = await runtime.store.read(row.session_id), await logs_below(runtime.store, row)
+        assert audit(told, events, below) == []
+        wrong = msgspec.structs.replace(told, numbers={**told.numbers, "items_done": 18})
+        assert audit(wrong, events, below) == ["items_done: the brief says 18, the log 17"]

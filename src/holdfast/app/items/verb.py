@@ -18,7 +18,7 @@ from holdfast.app.running.drive import detach, drive, observer_for
 from holdfast.app.running.opening import existing
 from holdfast.errors import UsageError
 from holdfast.facts.items import ItemContext
-from holdfast.kinds.items.state import lasting
+from holdfast.kinds.items.state import forecast_error, rest
 from holdfast.service.event_lines import counted, one_line
 from holdfast.service.items import runs as service
 from holdfast.session.money import usd
@@ -164,12 +164,8 @@ async def _show(call: Call, runtime: Runtime) -> int:
     call.say(f"spent {spent}; {standing.failed_tries} tries failed")
     if standing.audited:
         call.say(f"{counted(standing.audited, 'result')} audited, {standing.refused} refused")
-    if standing.rest is not None:
-        cost = "" if standing.rest.cost_pico is None else f" and {usd(standing.rest.cost_pico)}"
-        call.say(f"about {lasting(standing.rest.seconds)}{cost} to go")
-    elif standing.error_seconds is not None:
-        cost = "" if standing.error_cost is None else f", of the cost by {standing.error_cost:+.0%}"
-        call.say(f"the forecast of the time was off by {standing.error_seconds:+.0%}{cost}")
+    if expected := rest(own) or forecast_error(own):
+        call.say(expected)
     call.say(f"{counted(standing.written, 'result')} in {standing.out}")
     for key, why, tries in reasons:
         call.say(f"  {key}: {one_line(why, 160)} (tries: {tries})")

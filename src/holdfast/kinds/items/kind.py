@@ -27,8 +27,7 @@ from holdfast.facts.items import (
 from holdfast.facts.people import UserResume
 from holdfast.facts.session import SessionCreated, SessionUpdated
 from holdfast.facts.shift import BreakerClosed, BudgetSet, ChildCancelled, ChildFinished, ChildMessaged
-from holdfast.kinds.items.state import QUARANTINE, ItemsState, ItemState, Work, items_of, items_state, lasting, outlook
-from holdfast.session.money import usd
+from holdfast.kinds.items.state import QUARANTINE, ItemsState, ItemState, Work, items_of, items_state, rest
 from holdfast.session.state import Apply, State
 from holdfast.session.tenant import Kind
 
@@ -311,10 +310,8 @@ class ItemsKind(Kind[State]):
         parts = [f"{own.done} of {len(own.items)} items"]
         if own.quarantined:
             parts.append(f"{own.quarantined} quarantined")
-        rest = outlook(own)
-        if rest is not None and own.done + own.quarantined < len(own.items):
-            cost = f" and {usd(rest.cost_pico)}" if rest.cost_pico is not None else ""
-            parts.append(f"about {lasting(rest.seconds)}{cost} to go")
+        if expected := rest(own):
+            parts.append(expected)
         return (f"[{'#' * filled:-<{BAR}}] {', '.join(parts)}",)
 
 

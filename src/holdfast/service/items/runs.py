@@ -20,7 +20,7 @@ from holdfast.facts.items import (
 )
 from holdfast.kinds.items import lists, output, schema
 from holdfast.kinds.items.conductor import allowed
-from holdfast.kinds.items.state import ItemsState, Outlook, items_of, items_state, outlook
+from holdfast.kinds.items.state import ItemsState, Outlook, errors, items_of, items_state, outlook
 from holdfast.log.base import Log, PostReceipt, Snapshots, Which
 from holdfast.service.intake import Intake
 from holdfast.service.opening import NewSession, Opened, Site, open_session, state_of
@@ -180,9 +180,7 @@ def standing(state: State) -> Standing:
     """Describe how a run stands."""
     own, items = items_state(state), items_of(state.created)
     open_ = [item.seq for item in own.items.values() if item.status not in ("done", "quarantined")]
-    forecast, seconds = own.forecast, (own.ended_us - own.began_us) / 1e6
-    over = not open_ and forecast is not None and forecast.count == len(own.items)
-    cost = forecast.cost_pico if forecast is not None and not own.unpriced else None
+    error_seconds, error_cost = errors(own)
     return Standing(
         total=len(own.items),
         done=own.done,
@@ -198,8 +196,8 @@ def standing(state: State) -> Standing:
         out=items.out,
         oldest_us=own.added[min(open_)] if open_ else None,
         rest=outlook(own) if open_ else None,
-        error_seconds=seconds / forecast.seconds - 1 if over and forecast is not None and forecast.seconds else None,
-        error_cost=own.spent_pico / cost - 1 if over and cost else None,
+        error_seconds=error_seconds,
+        error_cost=error_cost,
     )
 
 
