@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.app.compose import open_runtime
 from holdfast.app.settings.config import Settings
+from holdfast.kinds.items.lists import keyed
 from holdfast.kinds.mission.brief.audit import audit
 from holdfast.service.briefs import brief_of, logs_below
 from tests.app.terminal import PRICE, Type
@@ -211,3 +212,19 @@ async def agrees(home: Path) -> None:
         assert audit(told, events, below) == []
         wrong = msgspec.structs.replace(told, numbers={**told.numbers, "items_done": 18})
         assert audit(wrong, events, below) == ["items_done: the brief says 18, the log 17"]
+
+
+def test_a_result_without_a_key_field_says_which_item_of_the_list_it_is_about(type: Type) -> None:
+    """The position stays when an item is changed; an item that was added later has none."""
+    write("list.jsonl", {"id": "a"}, {"id": "b"}, {"id": "c"})
+    given = model([{"text": "fine"}])
+    type("items", "run", "list.jsonl", "--each", "Do {id}.", *given, "--session-id", "r").went()
+    write("more.jsonl", {"id": "d"})
+    type("items", "add", "r", "more.jsonl").went()
+    write("list.jsonl", {"id": "b"})
+    type("items", "add", "r", "list.jsonl", "--replace").went()
+    type("wake", "r").went()
+    lines = [json.loads(line) for line in Path("results.jsonl").read_text().splitlines()]
+    keys = [item.key for item in keyed([{"id": name} for name in "abcd"], "", "")]
+    assert {line["key"]: line["index"] for line in lines} == dict(zip(keys, (0, 1, 2, None), strict=True))
+    assert "[4 of 4 items done]" in type("ps").out

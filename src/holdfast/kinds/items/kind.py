@@ -46,7 +46,8 @@ def _added(state: State, fact: ItemsAdded, event: Event) -> None:
             continue
         if before is not None:
             _withdraw(own, item.key, before)
-        own.items[item.key] = ItemState(event.seq, place)
+        index = own.listed + place if fact.listed else -1
+        own.items[item.key] = ItemState(event.seq, place, index=index if before is None else before.index)
         own.todo[item.key] = None
     own.listed += len(fact.items) if fact.listed else 0
     own.added[event.seq] = event.at_us
@@ -132,6 +133,9 @@ def _mine(own: ItemsState, key: str, child_id: str) -> ItemState | None:
 def _settle(state: State, own: ItemsState, fact: ItemEnded | ItemFailed | ItemQuarantined | ItemAudited) -> None:
     """Take an item off the work of its child. A child without items is over, or idle in a rolling context."""
     own.spend(fact.cost_pico)
+    if (item := _mine(own, fact.key, fact.child_id)) is not None:
+        known = item.cost_pico is not None and fact.cost_pico is not None
+        item.cost_pico = (item.cost_pico or 0) + (fact.cost_pico or 0) if known else None
     work = own.works.get(fact.child_id)
     if work is None:
         return

@@ -19,7 +19,9 @@ QUARANTINE = "quarantine"
 class ItemState(msgspec.Struct, gc=False, array_like=True):
     """One item of the list: number `place` of the `items.added` at `seq`.
 
-    `child_id` is the session at work on it, `ended_seq` its latest result, `failed_seq` its latest failure.
+    `child_id` is the session at work on it, `ended_seq` its latest result, `failed_seq` its latest failure. `index` is
+    its position in the run's own list, from 0; -1 for an item that was added later. `cost_pico` is of all its tries,
+    None if it is unknown.
     """
 
     seq: int
@@ -29,6 +31,8 @@ class ItemState(msgspec.Struct, gc=False, array_like=True):
     child_id: str = ""
     ended_seq: int = 0
     failed_seq: int = 0
+    index: int = -1
+    cost_pico: int | None = 0
 
 
 class Work(msgspec.Struct):

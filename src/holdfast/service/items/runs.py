@@ -18,6 +18,7 @@ from holdfast.facts.items import (
     ItemsRemoved,
     ItemsRetried,
 )
+from holdfast.kinds import ITEMS
 from holdfast.kinds.items import lists, output, schema
 from holdfast.kinds.items.conductor import allowed
 from holdfast.kinds.items.state import ItemsState, Outlook, errors, items_of, items_state, outlook
@@ -29,9 +30,6 @@ from holdfast.service.sessions import UNFINISHED, Store
 from holdfast.session.money import usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import Kinds, State
-
-AGENT = "items"
-"""Name of the agent of a run over a list."""
 
 NAMED = 5
 """Keys that a message names."""
@@ -201,6 +199,16 @@ def standing(state: State) -> Standing:
     )
 
 
+def progress(state: State) -> str:
+    """Describe how far a run over a list is, such as `26 of 30 items done`; empty for another session."""
+    if state.created is None or state.created.items is None:
+        return ""
+    own = items_state(state)
+    return f"{own.done} of {len(own.items)} items done" + (
+        f", {own.quarantined} quarantined" if own.quarantined else ""
+    )
+
+
 async def reasons(log: Log, state: State, limit: int) -> list[tuple[str, str, int]]:
     """Return quarantined items: key, reason, and tries."""
     found: list[tuple[str, str, int]] = []
@@ -218,8 +226,8 @@ async def oldest_us(store: Store, snapshots: Snapshots, kinds: Kinds) -> int | N
     """Return when the oldest item without an outcome was added, of all unfinished runs; None for none."""
     found = []
     for status in UNFINISHED:
-        for row in await store.sessions(Which(top=True, status=status, words=(AGENT,))):
-            if row.name == AGENT:
+        for row in await store.sessions(Which(top=True, status=status, words=(ITEMS,))):
+            if row.name == ITEMS:
                 state, _ = await recall(row.session_id, store, snapshots, kinds)
                 if state.created is not None and state.created.items is not None:
                     found.append(standing(state).oldest_us)
