@@ -9,13 +9,15 @@ from typing import Any
 
 import anyio
 import msgspec
+import pytest
 
 from holdfast.app.compose import open_runtime
 from holdfast.app.settings.config import Settings
 from holdfast.kinds.items.lists import keyed
 from holdfast.kinds.mission.brief.audit import audit
 from holdfast.service.briefs import brief_of, logs_below
-from tests.app.terminal import PRICE, Type
+from tests.app.families import until
+from tests.app.terminal import PRICE, Type, ended, spawn
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 3}}, "required": ["n"]}
 
@@ -228,3 +230,31 @@ def test_a_result_without_a_key_field_says_which_item_of_the_list_it_is_about(ty
     keys = [item.key for item in keyed([{"id": name} for name in "abcd"], "", "")]
     assert {line["key"]: line["index"] for line in lines} == dict(zip(keys, (0, 1, 2, None), strict=True))
     assert "[4 of 4 items done]" in type("ps").out
+
+
+@pytest.mark.real
+def test_pausing_a_run_rests_its_sessions_after_their_call_and_repeats_none(
+    type: Type, tmp_path: Path, holdfast_home: Path
+) -> None:
+    write("list.jsonl", *({"id": name} for name in ("a", "b", "c")))
+    command = f"echo called >> calls; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    turns = [{"tool_calls": [{"name": "bash", "input": {"command": command}}]}, {"text": "fine"}]
+    name, model_name, _ = model(turns)
+    words = ("items", "run", "list.jsonl", "--each", "Do {id}.", "--key", "id", name, model_name, "--no-sandbox")
+
+    def calls() -> int:
+        return sum(file.read_text().count("\n") for file in (holdfast_home / "workspaces").glob("*/calls"))
+
+    with spawn(*words, "--workers", "2", "--session-id", "r") as process:
+        until(lambda: calls() == 2, process)
+        type("pause", "r").went()
+        (tmp_path / "go").touch()
+        ended(process)
+    states = [each["detail"] for each in type("ps", "--all", "--json").went().lines]
+    assert states == ["paused by a person"] * 3
+    assert calls() == 2
+    type("wake", "r").went()
+    assert results() == {"a": "fine", "b": "fine", "c": "fine"}
+    assert calls() == 3
+    (run,) = type("items", "show", "r", "--json").went().lines
+    assert (run["done"], run["failed_tries"]) == (3, 0)
