@@ -247,11 +247,13 @@ def test_pausing_a_run_rests_its_sessions_after_their_call_and_repeats_none(
 
     with spawn(*words, "--workers", "2", "--session-id", "r") as process:
         until(lambda: calls() == 2, process)
+        assert "r is running: 0 of 3 done" in type("items", "show", "r").out
         type("pause", "r").went()
         (tmp_path / "go").touch()
         ended(process)
     states = [each["detail"] for each in type("ps", "--all", "--json").went().lines]
     assert states == ["paused by a person"] * 3
+    assert "paused by a person; `holdfast brief r` says what it needs" in type("items", "show", "r").out
     assert calls() == 2
     type("wake", "r").went()
     assert results() == {"a": "fine", "b": "fine", "c": "fine"}

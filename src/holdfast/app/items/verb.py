@@ -159,7 +159,10 @@ async def _show(call: Call, runtime: Runtime) -> int:
         call.emit({"session_id": row.session_id, **msgspec.to_builtins(standing), "quarantine": quarantine})
         return 0
     counts = f"{standing.done} of {standing.total} done, {standing.running} running, {standing.todo} to do"
-    call.say(f"{name_of(row)} is {row.status}: {counts}, {standing.quarantined} quarantined")
+    status = "running" if await service.at_work(runtime.store, row) else row.status
+    call.say(f"{name_of(row)} is {status}: {counts}, {standing.quarantined} quarantined")
+    if status == "parked":
+        call.say(f"{row.detail}; `{call.typed('brief', name_of(row))}` says what it needs")
     spent = "unpriced" if standing.spent_usd is None else usd(own.spent_pico)
     call.say(f"spent {spent}; {standing.failed_tries} tries failed")
     if standing.audited:
@@ -190,7 +193,7 @@ async def _change(call: Call, runtime: Runtime) -> int:
         if bool(args.keys) == args.quarantined:
             raise UsageError("name the items to try again, or all of them with --quarantined")
         count, what = await service.retry(site, row, args.keys), "tried again"
-    running = row.session_id in await runtime.store.holders()
+    running = await service.at_work(runtime.store, row)
     if call.json:
         call.emit({"session_id": row.session_id, "items": count, "running": running})
     then = "its process goes on with it" if running else f"go on with `{call.typed('wake', name_of(row))}`"

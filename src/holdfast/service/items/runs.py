@@ -199,6 +199,12 @@ def standing(state: State) -> Standing:
     )
 
 
+async def at_work(store: Store, row: SessionRow) -> bool:
+    """Return True if a process runs the run or one of its sessions; the run itself parks while they work."""
+    holders = await store.holders()
+    return any(each.session_id in holders for each in await store.sessions(Which(root=row.session_id)))
+
+
 def progress(state: State) -> str:
     """Describe how far a run over a list is, such as `26 of 30 items done`; empty for another session."""
     if state.created is None or state.created.items is None:
