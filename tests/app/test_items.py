@@ -203,6 +203,12 @@ def test_the_brief_of_a_run_begins_with_the_decision_and_has_each_quarantined_it
     ]
     assert places == sorted(places)
     assert "sessions below that failed" not in told
+    told = type("inbox").out
+    assert [line for line in told.splitlines() if line.startswith(("NEEDS", "ERRORS", "FINISHED"))] == [
+        "NEEDS YOU (1)",
+        "ERRORS (0)",
+        "FINISHED (0)",
+    ]
     anyio.run(agrees, holdfast_home)
 
 
