@@ -12,7 +12,8 @@ import pytest
 
 from tests.serve.hostile import Dom
 from tests.serve.served import Served, serving
-from tests.support.web_home import web_home, write_list
+from tests.support.web_home import web_home
+from tests.support.web_list import write_list
 
 HOSTILE = '<script>fetch("/stop")</script>'
 

@@ -149,10 +149,7 @@ async def lint(
     passing: Collection[str] = (),
     warns: bool = True,
 ) -> list[Finding]:
-    """Return all findings: of the text, and of the checks where they can run. `passing` are items marked as such.
-
-    With `warns`, weak isolation is printed; without it, the opening of the mission does that.
-    """
+    """Return all findings, also of checks that can run. `passing` are items so marked; `warns` prints warnings."""
     settings = settings or call.settings
     near = Workspace("", True, settings.user, "none" if call.args.no_sandbox else "sandbox")
     args = call.args
