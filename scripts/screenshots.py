@@ -41,6 +41,7 @@ SCREENS = {
     "search": "/search?q=orders",
     "mission": "/missions/ses_top",
     "missions": "/missions",
+    "items": "/items/ses_reviews",
     "brief": "/brief",
     "brief-mission": "/brief/ses_top",
     "stop": "/stop",

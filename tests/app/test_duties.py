@@ -225,3 +225,11 @@ def test_a_file_that_opens_folders_counts_once_it_is_accepted(type: Type, counti
     type("duty", "add", file, "--yes").went()
     (first, *_) = log_of(type, "d")
     assert first["workspace"]["read_only"] == {str(folder): str(folder)}
+
+
+def test_a_duty_that_no_process_has_run_is_due_and_not_late(type: Type, counting: str) -> None:
+    type("every", "1s", "Look", "--name", "look", "--model", counting).went()
+    until(lambda: " due " in type("duty", "list").out)
+    said = type("duty", "show", "look").went().out
+    assert "next      due: no process has run it yet; start `holdfast serve" in said
+    assert "late" not in said

@@ -27,6 +27,8 @@ SCREENS = {
     "fleet": "/fleet?q=is:parked",
     "search": "/search?q=orders",
     "mission": "/missions/ses_top",
+    "items": "/items/ses_reviews?from=100",
+    "no items": "/items/ses_reviews?only=submitted",
     "brief": "/brief",
     "stop": "/stop",
     "start": "/start",

@@ -25,6 +25,7 @@ from holdfast.log.worker_locks import Worker
 from holdfast.session.context.text import action_digest, action_text
 from holdfast.session.money import HOME_ACCOUNT, PICO
 from tests.mission.brief_mission import MAIN, World, sha
+from tests.support.web_list import write_list
 
 MINUTE_US = 60 * 1_000_000
 HOUR_US = 60 * MINUTE_US
@@ -185,6 +186,7 @@ async def populate(made: WebHome) -> None:
     await _waiting(made)
     await _ended(made)
     await _mission(made)
+    await write_list(made, "reviews", 250)
     await _running(made)
 
 

@@ -95,6 +95,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     origin_seq: int = 0
     mission: bool = False
+    items: bool = False
     open_items: tuple[str, ...] = ()
 
 
@@ -231,6 +232,7 @@ async def head(store: Store, row: SessionRow, state: State, items: Sequence[str]
         origin=row.origin,
         origin_seq=row.origin_seq,
         mission=created is not None and created.mission is not None,
+        items=created is not None and created.items is not None,
         open_items=tuple(items),
     )
 
