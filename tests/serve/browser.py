@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import greenlet
+import greenlet  # type: ignore[import-untyped]
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
