@@ -41,6 +41,8 @@ SCREENS = {
     "search": "/search?q=orders",
     "mission": "/missions/ses_top",
     "missions": "/missions",
+    "duties": "/duties",
+    "duty": "/duties/ses_backups",
     "brief": "/brief",
     "brief-mission": "/brief/ses_top",
     "stop": "/stop",
