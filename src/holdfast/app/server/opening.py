@@ -11,7 +11,7 @@ from holdfast.app.compose import Runtime
 from holdfast.app.models import settled_model
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
 from holdfast.app.settings.agent_file import load_agent
-from holdfast.app.settings.config import Settings, budget_pico, pinned_rules
+from holdfast.app.settings.config import budget_pico, pinned_rules
 from holdfast.errors import UsageError
 from holdfast.serve.access import Visitor
 from holdfast.serve.site import SessionWanted
@@ -33,12 +33,16 @@ async def open_wanted(runtime: Runtime, visitor: Visitor, wanted: SessionWanted)
             return existing
     if wanted.model and not visitor.may("admin"):  # a name may hold an address, which would receive the provider's key
         raise UsageError("only an admin chooses the model; leave it out, and the default of the server is used")
-    model = model_of(settings, wanted.model)
+    if not wanted.model and not settings.model:
+        raise UsageError(
+            "this server has no model; nothing was opened. Set one with `holdfast config set model NAME` (`holdfast "
+            "doctor` proposes one), and start the server again"
+        )
     workspace = workspace_of(settings, _workspace(visitor, wanted.workspace), sandbox=True)
     policies = policies_of(settings, (), False)
     people = msgspec.structs.replace(policies.people, owner=visitor.credential.name)
     policies = msgspec.structs.replace(policies, people=people)
-    agent = load_agent("", model)
+    agent = load_agent("", settled_model(wanted.model or settings.model))
     limits = limits_of(settings, unpriced=False)
     if wanted.budget_usd is not None:
         limits = msgspec.structs.replace(limits, budget_pico=budget_pico(f"{wanted.budget_usd:.12f}"))
@@ -54,16 +58,6 @@ async def open_wanted(runtime: Runtime, visitor: Visitor, wanted: SessionWanted)
     )
     site = replace(runtime.site, intake=runtime.intake.acting_as(visitor.caller))
     return (await open_session(site, new, rules=pinned_rules)).row
-
-
-def model_of(settings: Settings, wanted: str = "") -> str:
-    """Return the model that a caller wants, or the default of the server. Raises `UsageError`."""
-    if not wanted and not settings.model:
-        raise UsageError(
-            "this server has no model; nothing was opened. Set one with `holdfast config set model NAME` (`holdfast "
-            "doctor` proposes one), and start the server again"
-        )
-    return settled_model(wanted or settings.model)
 
 
 def _workspace(visitor: Visitor, text: str) -> str | None:
