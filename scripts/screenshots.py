@@ -42,6 +42,8 @@ SCREENS = {
     "mission": "/missions/ses_top",
     "missions": "/missions",
     "items": "/items/ses_reviews",
+    "duties": "/duties",
+    "duty": "/duties/ses_backups",
     "brief": "/brief",
     "brief-mission": "/brief/ses_top",
     "stop": "/stop",

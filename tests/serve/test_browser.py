@@ -35,6 +35,8 @@ SCREENS = {
     "event": "/sessions/ses_flakytests/events/40",
     "missions": "/missions",
     "whole brief": "/brief/ses_top",
+    "duties": "/duties",
+    "duty": "/duties/ses_backups",
     "nothing": "/fleet?q=is:parked+nothing",
     "wrong": "/fleet?q=is:foo",
     "devices": "/devices",
