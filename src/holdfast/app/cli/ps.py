@@ -60,7 +60,7 @@ async def ps_run(call: Call) -> int:
 
 
 async def _progress(runtime: Runtime, row: SessionRow) -> str:
-    """How far a run over a list is. One that is done says so in its row."""
+    """Return the progress of a run over a list. One that is done says so in its row."""
     if row.status == "done":
         return row.detail
     state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)

@@ -156,14 +156,11 @@ def rest(own: ItemsState) -> str:
     if found is None or own.done + own.quarantined == len(own.items):
         return ""
     cost = f" and {usd(found.cost_pico)}" if found.cost_pico is not None else ""
-    return f"about {_lasting(found.seconds)}{cost} to go"
-
-
-def _lasting(seconds: float) -> str:
-    """Format an expected time: `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"
+    minutes = found.seconds / 60
+    lasting = (
+        f"{found.seconds:.0f} s" if minutes < 1.5 else f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    )
+    return f"about {lasting}{cost} to go"
 
 
 def errors(own: ItemsState) -> tuple[float | None, float | None]:

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from holdfast.errors import UsageError
 from holdfast.facts.items import ItemAudited, ItemEnded, ItemFailed, ItemQuarantined
 from holdfast.kinds.items.output import results
-from holdfast.kinds.items.state import ItemsState, ItemState, forecast_error, items_state, rest
+from holdfast.kinds.items.state import ItemsState, forecast_error, items_state, rest
 from holdfast.log.base import Log
 from holdfast.serve.gate import visitor_of
 from holdfast.serve.pages.drawings import Gauge, gauge
@@ -109,16 +109,10 @@ async def _item(log: Log, session_id: str, own: ItemsState, key: str) -> Item:
         index=item.index,
         state=item.status,
         tries=item.tries,
-        cost=_cost(item),
+        cost="" if not item.tries else "unpriced" if item.cost_pico is None else usd(item.cost_pico),
         text=text,
         child_id=item.child_id or child_id,
     )
-
-
-def _cost(item: ItemState) -> str:
-    if not item.tries:
-        return ""
-    return "unpriced" if item.cost_pico is None else usd(item.cost_pico)
 
 
 async def _outcome(log: Log, session_id: str, seq: int) -> tuple[str, str]:
@@ -134,12 +128,6 @@ async def _outcome(log: Log, session_id: str, seq: int) -> tuple[str, str]:
     return "", ""  # the event was erased
 
 
-def _first(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"{text[:30]!r} is no position of an item; nothing was changed")
-    return int(text)
-
-
 def routes(site: Site) -> list[BaseRoute]:
     """Return the routes of the page of a run, and of its results."""
 
@@ -153,7 +141,10 @@ def routes(site: Site) -> list[BaseRoute]:
         row, state = await found(request)
         if state is None:
             return RedirectResponse(f"/sessions/{row.session_id}", 303)
-        only, first = request.query_params.get("only", ""), _first(request.query_params.get("from", "0"))
+        only, text = request.query_params.get("only", ""), request.query_params.get("from", "0")
+        if not text.isascii() or not text.isdecimal() or len(text) > 9:
+            raise UsageError(f"{text[:30]!r} is no position of an item; nothing was changed")
+        first = int(text)
         if only not in ("", *NAMES):
             raise UsageError(f"no item has the state {only[:30]!r}; the states are {', '.join(NAMES)}")
         made = await frame(site.store, viewer_of(visitor_of(request)), "Fleet", site.clock.now_us())
