@@ -48,7 +48,7 @@ time.tzset()
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run a base folder of its own and a clean environment."""
     if config.option.basetemp is None:
-        config.option.basetemp = tempfile.mkdtemp(prefix="holdfast-tests-")
+        config.option.basetemp = tempfile.mkdtemp(prefix="holdfast-tests-", dir=_in_memory())
     for name in [name for name in os.environ if re.match("HOLDFAST_(?!TEST_)", name)]:
         del os.environ[name]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -60,6 +60,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+
+def _in_memory() -> str | None:
+    """The memory file system, where it has room: thousands of syncs to a disk take a sixth of the processor time."""
+    try:
+        found = os.statvfs("/dev/shm")
+    except OSError:
+        return None
+    return "/dev/shm" if found.f_bavail * found.f_frsize > MEMORY_BYTES and os.access("/dev/shm", os.W_OK) else None
+
+
+MEMORY_BYTES = 6 << 30
+"""Room that the folders of a run need in memory."""
 
 LONG = (
     "app/test_findings.py", "app/test_missions.py", "brain/test_proving_programs.py", "app/test_mission_demo.py",

@@ -128,7 +128,7 @@ class Client:
         return await self._post(f"{_at(session)}/interrupt", Receipt, key, reason=reason)
 
     async def pause(self, session: str, reason: str = "", *, key: str = "") -> Receipt:
-        """Pause a session at its next safe boundary, a mission with all below it."""
+        """Pause a session at its next safe boundary, a mission or a run over a list with all below it."""
         return await self._post(f"{_at(session)}/pause", Receipt, key, reason=reason)
 
     async def resume(self, session: str, *, key: str = "") -> Receipt:

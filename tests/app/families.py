@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,12 +60,11 @@ def pair(folder: Path) -> str:
 
 def until(condition: Callable[[], object], process: Popen[str], timeout_s: float = PATIENCE_S) -> None:
     """Look again and again, as long as the process lives."""
-    for _ in range(int(timeout_s / 0.01)):
-        if condition():
-            return
+    end = time.monotonic() + timeout_s
+    while not condition():
         assert process.poll() is None, ended(process)
+        assert time.monotonic() < end, f"waited {timeout_s:g} s in vain"
         threading.Event().wait(0.01)
-    raise AssertionError("it does not come to that")
 
 
 def stands(home: Path) -> Counter[str]:

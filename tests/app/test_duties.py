@@ -113,6 +113,33 @@ def test_a_removed_duty_ends_its_firing(type: Type, tmp_path: Path, workers: lis
     assert type("duty", "list", "--json").went().lines == []
 
 
+@pytest.mark.real
+def test_a_new_file_wakes_its_duty_long_before_the_sweep(
+    type: Type, counting: str, tmp_path: Path, workers: list[subprocess.Popen[str]]
+) -> None:
+    folder, file = tmp_path / "inbox", tmp_path / "duty.toml"
+    folder.mkdir()
+    settings = f'{{ path = "{folder}", settle_s = 0.1 }}'
+    source = f'[[trigger]]\nname = "inbox"\nkind = "directory"\nevery_s = 86400.0\nsettings = {settings}\n'
+    file.write_text(f'name = "lines"\ngoal = "g"\nqueue = 9\nbatch = 9\nbatch_wait = "1d"\n{source}')
+    type("duty", "add", file, "--yes", "--model", counting).went()
+
+    def polls() -> int:
+        return len(of_type(log_of(type, "lines"), "source.polled"))
+
+    def taken(name: str) -> bool:
+        return name in [each["data"]["path"] for each in of_type(log_of(type, "lines"), "trigger.offered")]
+
+    for name in ("first", "second"):
+        workers.append(spawn("worker"))
+        before = polls()
+        until(partial(lambda before: polls() > before, before))  # it watches, and looks once more then
+        (folder / name).write_text(name)
+        until(partial(taken, name))
+        workers[-1].send_signal(signal.SIGKILL)
+        ended(workers[-1])
+
+
 def refused(said: Said, *words: str) -> None:
     assert said.code == 2, said
     for word in words:
@@ -133,6 +160,10 @@ def refused(said: Said, *words: str) -> None:
         (("1h", "g", "--budget", "-1"), "is not an amount"),
         (("1h", "g", "--read", "nowhere"), "is not a folder"),
         (("1h", "g", "--name", "a b"), "letters, digits"),
+        (("1h", "g", "--alert", "errors >"), "'errors >' cannot be used"),
+        (("1h", "g", "--alert", "errors"), "is no condition"),
+        (("1h", "g", "--alert", "errors > 3", "--alert", "errors > 5 && errors < 3"), "is never true"),
+        (("1h", "g", "--alert", "failures >= 0"), "is always true"),
     ],
 )
 def test_what_can_be_known_is_refused_when_a_duty_is_added(
@@ -140,6 +171,19 @@ def test_what_can_be_known_is_refused_when_a_duty_is_added(
 ) -> None:
     refused(type("every", *words, "--model", counting), why, "nothing was added")
     assert type("ps", "--json").went().lines == []
+
+
+def test_expressions_of_every_become_alerts(type: Type, counting: str) -> None:
+    wanted = ("errors > 3", 'missing("12h")', "errors > 3", "errors>3")
+    flags = [word for text in wanted for word in ("--alert", text)]
+    type("every", "1h", "Count the errors", "--name", "errors", *flags, "--model", counting).went()
+    duty = type("duty", "show", "errors", "--json").went().lines[0]["duty"]
+    assert [(each["name"], each["when"]) for each in duty["alerts"]] == [
+        ("errors-over-3", "errors > 3"),
+        ("missing-12h", 'missing("12h")'),
+        ("errors-over-3-2", "errors>3"),
+    ]
+    assert {(each["severity"], *each["route"]) for each in duty["alerts"]} == {("warning", "inbox")}
 
 
 def test_a_file_defines_a_duty_and_changes_it(type: Type, counting: str, tmp_path: Path) -> None:
@@ -161,6 +205,15 @@ def test_a_file_defines_a_duty_and_changes_it(type: Type, counting: str, tmp_pat
     refused(type("duty", "add", file), "queue in", "between 1 and")
 
 
+def test_a_rule_that_never_matches_is_named_when_a_duty_is_added(type: Type, counting: str, tmp_path: Path) -> None:
+    file = tmp_path / "duty.toml"
+    rules = "".join(f'[[rule]]\ntool = "{tool}"\ndecision = "deny"\n' for tool in ("write", "b*", "report"))
+    file.write_text(f'name = "d"\ngoal = "g"\nevery = "1h"\nmodel = "{counting}"\ntools = ["bash", "read"]\n{rules}')
+    said = type("duty", "add", file).went()
+    assert said.err.count("never matches") == 1
+    assert "the rule for 'write'" in said.err
+
+
 def test_a_file_that_opens_folders_counts_once_it_is_accepted(type: Type, counting: str, tmp_path: Path) -> None:
     file, folder = tmp_path / "duty.toml", tmp_path / "data"
     folder.mkdir()
@@ -172,3 +225,11 @@ def test_a_file_that_opens_folders_counts_once_it_is_accepted(type: Type, counti
     type("duty", "add", file, "--yes").went()
     (first, *_) = log_of(type, "d")
     assert first["workspace"]["read_only"] == {str(folder): str(folder)}
+
+
+def test_a_duty_that_no_process_has_run_is_due_and_not_late(type: Type, counting: str) -> None:
+    type("every", "1s", "Look", "--name", "look", "--model", counting).went()
+    until(lambda: " due " in type("duty", "list").out)
+    said = type("duty", "show", "look").went().out
+    assert "next      due: no process has run it yet; start `holdfast serve" in said
+    assert "late" not in said

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.app.terminal import Type
+import anyio
+import msgspec
+import pytest
+
+from holdfast.app.compose import open_runtime
+from holdfast.app.settings.config import Settings
+from holdfast.kinds.items.lists import keyed
+from holdfast.kinds.mission.brief.audit import audit
+from holdfast.service.briefs import brief_of, logs_below
+from tests.app.families import until
+from tests.app.terminal import PRICE, Type, ended, spawn
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 3}}, "required": ["n"]}
 
@@ -160,3 +170,99 @@ def test_an_output_that_cannot_be_written_any_more_loses_nothing(type: Type) -> 
     type("wake", "r").went()
     assert len(results("out/results.jsonl")) == 2
     assert not list(Path("out").glob(".*"))
+
+
+def test_the_brief_of_a_run_begins_with_the_decision_and_has_each_quarantined_item(
+    type: Type, holdfast_home: Path
+) -> None:
+    """Quarantined items whose reasons a user needs are there; failed tries are only counted. The log agrees."""
+    write("list.jsonl", *({"id": f"i{number}"} for number in range(30)))
+    Path("script.json").write_text(
+        json.dumps({"price": PRICE, "turns": [{"text": "fine"}], "cases": [
+            {"contains": f"Do i{number}.", "turns": [{"text": "no", "error": "refusal"}]} for number in range(17, 30)
+        ]})
+    )  # fmt: skip
+    words = ("items", "run", "list.jsonl", "--each", "Do {id}.", "--key", "id", "--model", "scripted:script.json")
+    type(*words, "--no-tools", "--tries", "1", "--max-quarantine", "40%", "--workers", "1", "--session-id", "r").went(3)
+    told = type("brief", "r").went().out
+    assert told.count("\n") <= 40
+    places = [
+        told.index(part)
+        for part in (
+            "## Decisions",
+            "holdfast items retry r --quarantined",
+            "## Status",
+            "17 of 30 items done, 13 quarantined, 0 left; 13 tries failed",
+            "the forecast of the time was off by",
+            "17 results in ",
+            "## Problems",
+            "i17: the model refused (1 try)",
+            "and 3 more: `holdfast items show r`",
+            "## Cost",
+        )
+    ]
+    assert places == sorted(places)
+    assert "sessions below that failed" not in told
+    told = type("inbox").out
+    assert [line for line in told.splitlines() if line.startswith(("NEEDS", "ERRORS", "FINISHED"))] == [
+        "NEEDS YOU (1)",
+        "ERRORS (0)",
+        "FINISHED (0)",
+    ]
+    anyio.run(agrees, holdfast_home)
+
+
+async def agrees(home: Path) -> None:
+    async with open_runtime(Settings(home=str(home))) as runtime:
+        row = await runtime.store.find("r")
+        told = await brief_of(runtime.store, runtime.kinds, runtime.shelf, row)
+        events, below = await runtime.store.read(row.session_id), await logs_below(runtime.store, row)
+        assert audit(told, events, below) == []
+        wrong = msgspec.structs.replace(told, numbers={**told.numbers, "items_done": 18})
+        assert audit(wrong, events, below) == ["items_done: the brief says 18, the log 17"]
+
+
+def test_a_result_without_a_key_field_says_which_item_of_the_list_it_is_about(type: Type) -> None:
+    """The position stays when an item is changed; an item that was added later has none."""
+    write("list.jsonl", {"id": "a"}, {"id": "b"}, {"id": "c"})
+    given = model([{"text": "fine"}])
+    type("items", "run", "list.jsonl", "--each", "Do {id}.", *given, "--session-id", "r").went()
+    write("more.jsonl", {"id": "d"})
+    type("items", "add", "r", "more.jsonl").went()
+    write("list.jsonl", {"id": "b"})
+    type("items", "add", "r", "list.jsonl", "--replace").went()
+    type("wake", "r").went()
+    lines = [json.loads(line) for line in Path("results.jsonl").read_text().splitlines()]
+    keys = [item.key for item in keyed([{"id": name} for name in "abcd"], "", "")]
+    assert {line["key"]: line["index"] for line in lines} == dict(zip(keys, (0, 1, 2, None), strict=True))
+    assert "[4 of 4 items done]" in type("ps").out
+
+
+@pytest.mark.real
+def test_pausing_a_run_rests_its_sessions_after_their_call_and_repeats_none(
+    type: Type, tmp_path: Path, holdfast_home: Path
+) -> None:
+    write("list.jsonl", *({"id": name} for name in ("a", "b", "c")))
+    command = f"echo called >> calls; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    turns = [{"tool_calls": [{"name": "bash", "input": {"command": command}}]}, {"text": "fine"}]
+    name, model_name, _ = model(turns)
+    words = ("items", "run", "list.jsonl", "--each", "Do {id}.", "--key", "id", name, model_name, "--no-sandbox")
+
+    def calls() -> int:
+        return sum(file.read_text().count("\n") for file in (holdfast_home / "workspaces").glob("*/calls"))
+
+    with spawn(*words, "--workers", "2", "--session-id", "r") as process:
+        until(lambda: calls() == 2, process)
+        assert "r is running: 0 of 3 done" in type("items", "show", "r").out
+        type("pause", "r").went()
+        (tmp_path / "go").touch()
+        ended(process)
+    states = [each["detail"] for each in type("ps", "--all", "--json").went().lines]
+    assert states == ["paused by a person"] * 3
+    assert "paused by a person; `holdfast brief r` says what it needs" in type("items", "show", "r").out
+    assert calls() == 2
+    type("wake", "r").went()
+    assert results() == {"a": "fine", "b": "fine", "c": "fine"}
+    assert calls() == 3
+    (run,) = type("items", "show", "r", "--json").went().lines
+    assert (run["done"], run["failed_tries"]) == (3, 0)

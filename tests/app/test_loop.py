@@ -7,8 +7,10 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from holdfast.kinds.loop import plan
 from tests.app.asking import rests
 from tests.app.looping import DOES, MINE, loop, passes, plans, project, story
 from tests.app.terminal import Type
@@ -147,8 +149,8 @@ def test_without_a_check_nothing_is_marked_and_a_person_is_asked(type: Type, tmp
 
 def test_no_progress_asks_a_person_and_a_no_ends_it(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p", story(1))
-    loop(type, folder, "--session-id", "k", command="echo thinking; exit 7").went(3)
-    assert (folder / "progress.txt").read_text().count("exit status 7") == 3
+    loop(type, folder, "--session-id", "k", command="echo thinking").went(3)
+    assert (folder / "progress.txt").read_text().count("exit status 0") == 3
     (item,) = type("inbox", "--json").lines
     assert "The last 3 iterations changed nothing" in json.dumps(item)
     type("deny", item["item_id"], "--no-wake").went()
@@ -156,9 +158,37 @@ def test_no_progress_asks_a_person_and_a_no_ends_it(type: Type, tmp_path: Path) 
     assert (folder / "progress.txt").read_text().count("## Iteration") == 3
 
 
+def test_a_loop_goes_on_after_an_outage_of_its_command(
+    type: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holdfast_home: Path
+) -> None:
+    monkeypatch.setattr(plan, "FIRST_REST_S", 0.01)
+    folder, tries = project(tmp_path / "p", story(1)), tmp_path / "tries"
+    tries.touch()
+    tries.chmod(0o666)
+    away = f'echo x >> {tries}; [ "$(wc -l < {tries})" -gt 4 ] || {{ echo "529 overloaded"; exit 1; }}'
+    went = loop(type, folder, "--on-host", "--json", command=f"{away}; {DOES}").went()
+    assert passes(folder) == {"US-001": True}
+    assert (folder / "progress.txt").read_text().count("the command: exit status 1") == 4
+    found = [msgspec.convert(each, plan.Plan) for each in plans(holdfast_home)]
+    assert [plan.rest_s(each) for each in found if each.failing] == [0.01, 0.03, 0.09, 0.27]
+    told = [line["message"] for line in went.lines if line.get("error_kind") == "unavailable"]
+    assert len(told) == 4
+    assert all("exit status 1" in each and "529 overloaded" in each for each in told)
+
+
+def test_a_long_outage_of_its_command_parks_a_loop(type: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "FIRST_REST_S", 600.0)
+    folder = project(tmp_path / "p", story(1))
+    said = loop(type, folder, "--session-id", "k", command="exit 1").went(4)
+    assert "holdfast wake k" in said.err
+    assert [line["group"] for line in type("inbox", "--json").lines] == ["running"], "no person is asked"
+    missing = project(tmp_path / "q", story(1))
+    loop(type, missing, command="exit 127").went(3)
+
+
 def test_an_approved_loop_goes_on_by_itself(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p", story(1))
-    asked = loop(type, folder, "--session-id", "k", command="test -e now && touch US-001").went(3)
+    asked = loop(type, folder, "--session-id", "k", command="! test -e now || touch US-001").went(3)
     (item,) = type("inbox", "--json").lines
     assert f"`holdfast approve {item['item_id']}` or `holdfast deny {item['item_id']}`" in asked.err
     (folder / "now").write_text("")
@@ -248,7 +278,7 @@ def test_cost_is_what_the_command_says_and_the_budget_stops_it(type: Type, tmp_p
 
 def test_what_a_person_says_is_told_to_the_command(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p", story(1))
-    waits = "grep -q 'try the other way' && touch US-001"
+    waits = "! grep -q 'try the other way' || touch US-001"
     loop(type, folder, "--session-id", "k", command=waits).went(3)
     type("send", "k", "try the other way", "--no-wake").went()
     type("wake", "k").went()

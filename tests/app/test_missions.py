@@ -134,6 +134,11 @@ def test_two_missions_and_a_person_on_one_repository(repo: Path, good: str, hold
     git(repo, "merge", "-q", "--no-edit", "holdfast/m2/main")
 
 
+def test_a_mission_without_a_sandbox_warns_once(type: Type, one: Path, good: str) -> None:
+    said = type("mission", "run", "--repo", one, "--model", good, "--no-sandbox").err
+    assert said.count("WARNING: tools run without a sandbox") == 1
+
+
 def test_pause_wake_and_cancel_leave_every_tree_reachable(type: Type, repo: Path, tmp_path: Path) -> None:
     asks = script(
         tmp_path / "asks.json",

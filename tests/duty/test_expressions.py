@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.kinds.duty.expressions import History, Sample, parse, value_name
+from holdfast.kinds.duty.reachable import check_reachable
 
 REFUSED = {
     "errors >": "Syntax error",
@@ -37,6 +38,42 @@ def test_an_expression_that_cannot_work_is_refused(text: str) -> None:
         parse(text, ("errors", "load"))
     said = str(caught.value)
     assert REFUSED[text] in said or (REFUSED[text] == "no window" and "is not a window" in said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "errors > 5 && errors < 3",
+        "errors < load && load < errors",
+        "failures < 0",
+        "failures > 1 && failures < 2",
+        'spend("1h") < 0 || spend_usd < 0',
+        'outcome == "fail" && errors > 1',
+        'missing("errors", "1h") && !missing( "errors","1h" )',
+    ],
+)
+def test_a_condition_that_never_changes_is_found(text: str) -> None:
+    with pytest.raises(ValueError, match="is never true"):
+        check_reachable(text)
+    with pytest.raises(ValueError, match="is always true"):
+        check_reachable(f"!({text})")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "errors > 3 && errors < 5",
+        "errors > 1 && errors < failures && failures < 3",
+        "failures >= 1 && failures <= 1",
+        'rate("errors", "1h") > 2 && rate("errors", "2h") < 2',
+        'outcome in ["failed", "timeout"] && spend_usd >= 1.5',
+        'errors > 3 && missing("errors", "1h")',
+        "errors - errors > 1",
+        'outcome.startsWith("x")',
+    ],
+)
+def test_a_condition_that_may_change_or_that_calculates_is_accepted(text: str) -> None:
+    check_reachable(text)
 
 
 @pytest.mark.parametrize("name", ["Errors", "9", "a-b", "", "outcome", "rate", "true", "x" * 64])

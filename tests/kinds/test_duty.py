@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.facts.duty import (
     SCHEDULE,
+    Alert,
     Duty,
     Firing,
     Misfire,
@@ -21,6 +22,7 @@ from holdfast.facts.duty import (
 )
 from holdfast.facts.session import SessionCreated, SessionForked, Workspace
 from holdfast.kinds import KINDS
+from holdfast.kinds.duty.briefing import goal_of
 from holdfast.kinds.duty.conductor import decide
 from holdfast.kinds.duty.firing import report_problem
 from holdfast.kinds.duty.fold import DutyState, of_duty
@@ -142,6 +144,15 @@ def test_a_clock_set_back_rewinds_the_schedule_and_repeats_no_instant() -> None:
     assert isinstance(own, DutyState)
     assert own.duty.schedule is not None
     assert next_instant(own.duty.schedule, 0, own.through_us, own.is_covered) == 4 * HOUR_US
+
+
+def test_a_firing_is_asked_for_the_values_that_its_alerts_watch() -> None:
+    alerts = (Alert("a", "errors > 3", clear='errors == 0 && missing("load", "1h")'), Alert("b", "failures > 1"))
+    watched, plain = duty_state(alerts=alerts), duty_state()
+    assert "[Report these values: errors, load.]" in goal_of(of_duty(watched), 1, (), 0)
+    assert "Report these values" not in goal_of(of_duty(plain), 1, (), 0)
+    declared = duty_state(alerts=alerts[1:], values={"size": "MB", "files": ""})
+    assert "[Report these values: size (MB), files.]" in goal_of(of_duty(declared), 1, (), 0)
 
 
 def test_a_value_fits_the_names_and_units_of_its_duty() -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import sys
+import threading
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import greenlet  # type: ignore[import-untyped]
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -31,6 +38,30 @@ def chromium() -> Iterator[Browser]:
         browser = tool.chromium.launch(executable_path=program, args=FLAGS)
         yield browser
         browser.close()
+
+
+@contextmanager
+def bounded(browser: Browser, limit_s: float) -> Iterator[None]:
+    """End the browser of a test after the limit, which makes the test fail where it waits.
+
+    Some calls of the driver have no limit of their own: `evaluate`, keys, the mouse wheel.
+    """
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    (pid,) = (each["id"] for each in processes if each["type"] == "browser")
+    test = greenlet.getcurrent()
+
+    def end() -> None:
+        place = "".join(traceback.format_stack(test.gr_frame)) if test.gr_frame else "in Python"
+        print(f"the test took {limit_s:g} s; its browser was ended. It waited here:\n{place}", file=sys.stderr)
+        os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @pytest.fixture
@@ -56,13 +87,14 @@ async def populated(home: Path) -> None:
 
 
 def login(chromium: Browser, served: Served, **options: Any) -> BrowserContext:
-    """A browser of its own, logged in."""
+    """A browser of its own, logged in without a page.
+
+    The page of a link leads on to the inbox by itself, and closing a page that leaves can hang in the driver.
+    """
     context = chromium.new_context(base_url=served.url, **options)
     context.set_default_timeout(PATIENCE_S * 1000)
     _, secret = served.access.issue("link", "ada", "admin", proof="login_link:0", lives_s=60)
-    page = context.new_page()
-    page.goto(f"/login?link={secret}")
-    page.close()
+    assert context.request.get(f"/login?link={secret}").ok
     return context
 
 

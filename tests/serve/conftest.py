@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.app.conftest import type_ as type_
 from tests.serve.served import Served, quick, serving
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Bound a test with a browser, before the limit of all tests ends the run without a reason."""
+    browser = getattr(item, "funcargs", {}).get("chromium")
+    if browser is None:
+        return (yield)
+    from tests.serve.browser import bounded  # most tests need no driver of a browser
+
+    with bounded(browser, 0.75 * float(item.config.getini("faulthandler_timeout"))):
+        return (yield)
 
 
 @pytest.fixture(scope="module")

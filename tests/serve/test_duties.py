@@ -22,7 +22,7 @@ def test_a_served_home_fires_its_duties_and_shows_them(tmp_path: Path) -> None:
         "every", "1d", f"Look {HOSTILE}", "--name", "look", "--model", model, "--now", "--home", home
     ).went()  # fmt: skip
     with serving(home) as server, server.browser() as browser:
-        until(lambda: "done, " in browser.get("/duties").text)
+        until(lambda: "st-done" in browser.get("/duties").text)
         listed, one = browser.get("/duties").text, browser.get("/duties/look").text
         assert "/duties/ses_" in listed
         assert "<polyline" in one

@@ -16,7 +16,7 @@ from tests.app.terminal import script, turn, typed
 from tests.serve.browser import chromium as chromium
 from tests.serve.browser import login, made, opened, populated
 from tests.serve.served import Served, serving
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.faults
 
@@ -98,8 +98,11 @@ def item(served: Served, name: str) -> dict[str, Any]:
 def test_a_user_starts_reads_answers_scrubs_and_forks(
     chromium: Browser, home: Served, hand: Hand, device: dict[str, Any]
 ) -> None:
-    context = login(chromium, home, **device)
-    page = opened(context, "/")
+    context = chromium.new_context(**device)
+    context.set_default_timeout(PATIENCE_S * 1000)
+    page = context.new_page()
+    page.goto(home.link)
+    page.wait_for_url(f"{home.url}/")
     # Start a session.
     hand.use(page, "main a[href='/start']")
     page.wait_for_url("**/start")
@@ -112,22 +115,23 @@ def test_a_user_starts_reads_answers_scrubs_and_forks(
     hand.write(page, "#steer textarea", "And in French?")
     hand.use(page, "#steer .say button")
     page.get_by_text("Answer 1.").first.wait_for(state="attached")
+    page.locator("#buttons", has_text="Interrupt").wait_for(state="detached")
     hand.use(page, ".ev a.seq")
     page.wait_for_url("**at=*")
     # Scrub to the first call, and fork there.
     events = page.locator(".ev").count()
     for at in range(2, events):
-        page.goto(f"/sessions/{session}?at={at}")
+        page.goto(f"{home.url}/sessions/{session}?at={at}")
         if page.locator("[data-act=fork]").count():
             break
     hand.use(page, "[data-act=fork]")
     page.wait_for_url(lambda url: "/sessions/ses_" in url and session not in url)
     assert page.get_by_text("Fork of").count() > 0
     # Approve one item, deny another one, from their pages.
-    page.goto("/inbox/itm_0001")
+    page.goto(f"{home.url}/inbox/itm_0001")
     hand.use(page, "button[data-act=approve]")
     page.wait_for_url("**/?done=itm_0001")
-    page.goto("/inbox/itm_0003")
+    page.goto(f"{home.url}/inbox/itm_0003")
     hand.use(page, "summary[data-act=deny]")
     hand.write(page, ".deny input[name=words]", "neither")
     hand.use(page, ".deny button")

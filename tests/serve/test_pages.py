@@ -108,6 +108,15 @@ def test_an_item_is_answered_by_a_form(populated: Served) -> None:
         assert "ada" in again.text
 
 
+def test_a_server_without_a_model_says_how_to_set_one(populated: Served) -> None:
+    with populated.browser() as browser:
+        fields = dict(re.findall(r'name="(csrf|once)" value="(\w+)"', browser.get("/start").text))
+        refused = browser.post("/start", data={**fields, "what": "session", "goal": "Write a greeting"})
+    assert refused.status_code == 400
+    assert "this server has no model" in refused.text
+    assert "holdfast config set model" in refused.text
+
+
 def test_pages_are_light(populated: Served, tmp_path: Path) -> None:
     """At most 8 KB a page and 26 KB of script and style, compressed."""
     static = b"".join((PAGES / "static" / name).read_bytes() for name in ("holdfast.js", "holdfast.css"))
@@ -118,7 +127,7 @@ def test_pages_are_light(populated: Served, tmp_path: Path) -> None:
         assert page.count('<tr id="s-') == 100
         assert len(gzip.compress(page.encode())) <= 8_000
     with populated.browser() as browser:
-        for path in ("/", "/sessions/ses_flakytests", "/missions/ses_top", "/brief", "/fleet"):
+        for path in ("/", "/sessions/ses_flakytests", "/missions/ses_top", "/items/ses_reviews", "/brief", "/fleet"):
             assert len(gzip.compress(browser.get(path).content)) <= 8_000, path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 PATIENCE_S = 150.0
@@ -12,8 +13,7 @@ may be loaded, and no test may fail because it waited too briefly. Less than `fa
 
 def until(condition: Callable[[], object]) -> None:
     """Look again and again until something holds that another process brings about."""
-    for _ in range(int(PATIENCE_S / 0.02)):
-        if condition():
-            return
+    end = time.monotonic() + PATIENCE_S  # not a number of looks: one of them may take long
+    while not condition():
+        assert time.monotonic() < end, f"waited {PATIENCE_S:g} s in vain"
         threading.Event().wait(0.02)
-    raise AssertionError("waited in vain")

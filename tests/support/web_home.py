@@ -25,6 +25,8 @@ from holdfast.log.worker_locks import Worker
 from holdfast.session.context.text import action_digest, action_text
 from holdfast.session.money import HOME_ACCOUNT, PICO
 from tests.mission.brief_mission import MAIN, World, sha
+from tests.support.web_duties import write_duty
+from tests.support.web_list import write_list
 
 MINUTE_US = 60 * 1_000_000
 HOUR_US = 60 * MINUTE_US
@@ -181,10 +183,12 @@ SCRIPT = "\n".join(
 
 
 async def populate(made: WebHome) -> None:
-    """Sessions that wait, fail, end, and run, and a mission at work."""
+    """Sessions that wait, fail, end, and run, a mission at work, and a duty."""
     await _waiting(made)
     await _ended(made)
     await _mission(made)
+    await write_list(made, "reviews", 250)
+    await write_duty(made)
     await _running(made)
 
 

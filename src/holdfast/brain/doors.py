@@ -24,6 +24,7 @@ from holdfast.repo.repository import Repository
 from holdfast.session.rows import Uptime
 from holdfast.session.state import State
 from holdfast.session.tenant import Kind
+from holdfast.sources.settings import DirectorySettings
 
 
 class ObserverGone(Exception):
@@ -62,6 +63,36 @@ class NoObserver:
 
     def on_delta(self, part: StreamPart) -> None:
         """Ignore a part."""
+
+
+class Bell(Protocol):
+    """Signals that sources of a duty changed (S27)."""
+
+    def watch(self, session_id: str, directories: Mapping[str, DirectorySettings]) -> None:
+        """Watch these directories of a session, by trigger, and no others of it."""
+        ...
+
+    def rung(self, session_id: str) -> frozenset[str]:
+        """Return the triggers of a session whose sources changed."""
+        ...
+
+    def answered(self, session_id: str, triggers: frozenset[str]) -> None:
+        """Forget the rings of these triggers."""
+        ...
+
+
+class NoBell:
+    """Bell that hears nothing: sources are polled at their intervals."""
+
+    def watch(self, session_id: str, directories: Mapping[str, DirectorySettings]) -> None:
+        """Watch nothing."""
+
+    def rung(self, session_id: str) -> frozenset[str]:
+        """Return nothing."""
+        return frozenset()
+
+    def answered(self, session_id: str, triggers: frozenset[str]) -> None:
+        """Forget nothing."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +158,8 @@ class Doors:
     that needs an environment does not start. `uid` returns the user id for the hands of a workspace. `on_news` is the
     command to run for a session when one of its jobs has news and no brain waits for it. `repository` opens a user's
     repository by its path; `discard` removes a folder that `workspace` made. `costs` says
-    what a session and all below it cost so far, for a notice; `secret` reads a secret that a source of events needs.
+    what a session and all below it cost so far, for a notice; `secret` reads a secret that a source of events needs;
+    `bell` says which sources changed.
     """
 
     log: Log
@@ -156,6 +188,7 @@ class Doors:
     discard: Callable[[Workspace], None] = kept
     costs: Callable[[str], Awaitable[str]] = unknown_costs
     secret: Callable[[str], str] = no_secret
+    bell: Bell = field(default_factory=NoBell)
 
 
 class CustomResult(msgspec.Struct, frozen=True):

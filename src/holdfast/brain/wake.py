@@ -110,7 +110,7 @@ async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal
 
     Another brain may have finished the work since, so its events are folded first.
     """
-    while not is_idle(state, doors.clock.now_us(), uptime(doors.clock, doors.worker.boot_id)):
+    while _is_rung(doors, state) or not is_idle(state, doors.clock.now_us(), uptime(doors.clock, doors.worker.boot_id)):
         try:
             draft = _shift_started(doors)
             return state, await doors.leases.acquire(state.session_id, draft, steal=steal, head=state.seq)
@@ -119,6 +119,15 @@ async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal
             state = fold(state, events)
             bodies.update(shown(events))
     return state, None
+
+
+def _is_rung(doors: Doors, state: State) -> bool:
+    """Return True if a source of a parked session changed. A session that has ended is no longer watched."""
+    rung = doors.bell.rung(state.session_id)
+    parked = state.in_shift or (state.ended is not None and state.ended.status == "parked")
+    if rung and not parked:
+        doors.bell.watch(state.session_id, {})
+    return bool(rung) and parked
 
 
 def _shift_started(doors: Doors) -> Draft:

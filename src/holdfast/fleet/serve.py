@@ -7,7 +7,7 @@ and by the uptime (`holdfast.session.rows.due_at`). The process keeps no state a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NoReturn
 
 import anyio
@@ -60,11 +60,20 @@ class Service:
     """Runs due sessions of the whole log side by side, up to `limit` at a time.
 
     `on_error` receives each session's error; that session is tried again later, and the others continue. An empty id
-    means that the log itself could not be read. `share` divides the work among several workers.
+    means that the log itself could not be read. `share` divides the work among several workers. `rung` returns parked
+    sessions whose sources changed; call `stir` when there is a new one.
     """
 
     def __init__(
-        self, board: Board, clock: Clock, *, boot_id: str, limit: int, on_error: OnError, share: Share | None = None
+        self,
+        board: Board,
+        clock: Clock,
+        *,
+        boot_id: str,
+        limit: int,
+        on_error: OnError,
+        share: Share | None = None,
+        rung: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._board = board
         self._clock = clock
@@ -72,9 +81,16 @@ class Service:
         self._limit = limit
         self._on_error = on_error
         self._share = share or Share("", list, clock)
+        self._rung = rung
+        self._crew: Crew | None = None
         self._failures = 0
         self._mine: list[str] = []
         self._until_s = 0.0
+
+    def stir(self) -> None:
+        """Look again now."""
+        if self._crew is not None:
+            self._crew.stir()
 
     async def run(self, handler: Handler) -> NoReturn:
         """Serve until cancelled. Running sessions are then released at once and stay runnable.
@@ -90,7 +106,7 @@ class Service:
 
         try:
             async with anyio.create_task_group() as group:
-                crew = Crew(group, self._clock, handle, limit=self._limit, on_error=self._on_error)
+                crew = self._crew = Crew(group, self._clock, handle, limit=self._limit, on_error=self._on_error)
                 group.start_soon(self._watch, crew)
                 while True:
                     crew.listen()
@@ -120,6 +136,7 @@ class Service:
 
     async def _start(self, crew: Crew, now_us: int, up: Uptime) -> None:
         """Start the next sessions of this worker's share; read the due ones again when the latest list is used up."""
+        crew.start(self._rung())
         now_s = self._clock.monotonic_s()
         if self._mine and now_s < self._until_s:
             crew.start(self._mine)

@@ -32,6 +32,9 @@ MISSION = "mission"
 DUTY = "duty"
 """Name of a duty's agent."""
 
+ITEMS = "items"
+"""Name of the agent of a run over a list."""
+
 
 class Registry:
     """Registry of the parts of each kind, by name."""

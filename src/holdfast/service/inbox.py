@@ -12,10 +12,11 @@ from holdfast.clock import local_time
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.shift import ParkReason
+from holdfast.kinds import ITEMS
 from holdfast.log.base import Index, Which
 from holdfast.service.answers import asked, who
 from holdfast.service.event_lines import describe
-from holdfast.service.sessions import Store, costs_of, newest_first
+from holdfast.service.sessions import UNFINISHED, Store, costs_of, newest_first
 from holdfast.session.costs import Costs
 from holdfast.session.rows import ItemRow, SessionRow
 
@@ -106,7 +107,11 @@ async def _shown(store: Store, item: ItemRow, now_us: int, row: SessionRow, spen
 async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
     """The latest sessions of each status, the named ones, and the roots of their trees."""
     filters = [Which(status="runnable"), *(Which(reason=each) for each in get_args(ParkReason))]
-    filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
+    filters += [
+        Which(status=each, updated_us=since_us, top=top)
+        for each in ("failed", "done", "cancelled")
+        for top in (False, True)  # the many sessions of a run do not crowd out the others
+    ]
     found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
     wanted = named | {row.root for row in found.values()}
     while missing := wanted.difference(found):
@@ -117,7 +122,10 @@ async def _around(index: Index, named: set[str], since_us: int, limit: int | Non
 
 
 def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[str, str], now_us: int) -> list[Entry]:
-    """Return all entries, by group; in each group the oldest item and the newest session first."""
+    """Return all entries, by group; in each group the oldest item and the newest session first.
+
+    Ended sessions of a run over a list are left out: the run says what became of its items.
+    """
     by_session: dict[str, list[Shown]] = {}
     for each in items:
         by_session.setdefault(each.item.session_id, []).append(each)
@@ -125,11 +133,13 @@ def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[s
     rows = list(rows)
     known = {row.session_id: row for row in rows}
     for row in rows:
-        name = _called(row, known.get(row.root))
+        top = known.get(row.root)
+        name = _called(row, top)
         open_items = by_session.get(row.session_id, [])
         entries += [Entry("needs you", row, each.item.title, each.item.opened_us, each, name) for each in open_items]
         standing = _standing(row, row.session_id in holders, now_us)
-        if standing is not None and not (open_items and standing[0] == "needs you"):
+        is_try = bool(row.parent) and top is not None and top.name == ITEMS and row.status not in UNFINISHED
+        if standing is not None and not is_try and not (open_items and standing[0] == "needs you"):
             entries.append(Entry(standing[0], row, standing[1], row.updated_us, name=name))
     asked_first = sorted((each for each in entries if each.item), key=lambda each: each.since_us)
     others = sorted((each for each in entries if not each.item), key=lambda each: -each.since_us)

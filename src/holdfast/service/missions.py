@@ -10,7 +10,6 @@ from holdfast.errors import RepositoryUnfit, UsageError
 from holdfast.facts.mission import Contract, ContractAmended, ReplanAsked
 from holdfast.facts.people import UserPause, UserResume
 from holdfast.facts.session import SessionCreated
-from holdfast.kinds import MISSION
 from holdfast.log.base import Log, PostReceipt, Which
 from holdfast.repo.repository import Repository, Standing
 from holdfast.service.intake import OVER, Intake
@@ -82,27 +81,33 @@ async def pause(poster: Poster, row: SessionRow, reason: str) -> list[SessionRow
     return paused
 
 
-async def pause_any(intake: Intake, row: SessionRow, reason: str, key: str = "") -> PostReceipt:
-    """Pause a session, a mission with every unfinished session below it."""
+async def pause_any(intake: Intake, row: SessionRow, reason: str = "", key: str = "") -> PostReceipt:
+    """Pause a session; a mission or a run over a list with every unfinished session below it.
+
+    It is paused first: a decision that it took meanwhile to open another session is refused (S2).
+    """
     receipt = await intake.pause(row, reason, key)
-    if row.name == MISSION and not row.parent and not receipt.duplicate:
+    if not receipt.duplicate and await _directs(intake.log, row):
         for each in await _unfinished(intake, row):
             if each.session_id != row.session_id:
-                await intake.post(each.session_id, UserPause(reason=reason or "its mission is paused"))
+                await intake.post(each.session_id, UserPause(reason=reason or "the session above it is paused"))
     return receipt
 
 
-async def resume(poster: Poster, row: SessionRow, reason: str) -> None:
-    """Lift the pause of a mission and of every unfinished session below it."""
-    for each in await _unfinished(poster, row):
-        await poster.post(each.session_id, UserResume(reason=reason or "its mission goes on"))
+async def resume_any(intake: Intake, row: SessionRow, reason: str = "", key: str = "") -> PostReceipt:
+    """Lift the pause of a session; of a mission or a run over a list with every unfinished session below it."""
+    if await _directs(intake.log, row):
+        for each in await _unfinished(intake, row):
+            if each.session_id != row.session_id:
+                await intake.post(each.session_id, UserResume(reason=reason or "the session above it goes on"))
+    return await intake.resume(row, reason, key)
 
 
 async def lift(intake: Intake, row: SessionRow, state: State, key: str = "") -> PostReceipt | None:
     """Let a session go on that is paused, a new fork, parked after repeated failures, or that a failed request ended.
 
-    A mission is resumed with the sessions below it. Returns None if nothing holds it up, and during an emergency stop,
-    when only the release lifts a pause.
+    A mission or a run over a list is resumed with the sessions below it. Returns None if nothing holds it up, and
+    during an emergency stop, when only the release lifts a pause.
     """
     if await intake.index.stopped() is not None:
         return None
@@ -111,9 +116,14 @@ async def lift(intake: Intake, row: SessionRow, state: State, key: str = "") -> 
     failed = state.ended is not None and state.failing.repeated()
     if not (state.paused or state.ended == RESTING or failed or state.tenant.kind.awaits_wake(state)):
         return None
-    if state.created is not None and state.created.mission is not None:
-        await resume(intake, row, "woken")
-    return await intake.resume(row, "woken", key)
+    return await resume_any(intake, row, "woken", key)
+
+
+async def _directs(log: Log, row: SessionRow) -> bool:
+    """Return True for a session whose work is done by sessions that it opens: a mission, a run over a list."""
+    first, *_ = await log.read(row.session_id, limit=1)
+    created = first.fact
+    return isinstance(created, SessionCreated) and (created.mission is not None or created.items is not None)
 
 
 async def _unfinished(poster: Poster, row: SessionRow) -> list[SessionRow]:

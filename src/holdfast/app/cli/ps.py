@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from holdfast.app.call import Call
-from holdfast.app.compose import open_runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import short_name
 from holdfast.app.wrap import columns, table, terminal_width
+from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UsageError
+from holdfast.kinds import ITEMS
 from holdfast.service.event_lines import counted, one_line
 from holdfast.service.filters import SYNTAX, matching, parse
 from holdfast.service.inbox import span
+from holdfast.service.items.runs import progress
 from holdfast.service.sessions import SHOWN, UNFINISHED_SHOWN, Session, Store, latest, sessions, standing, trees
 from holdfast.session.costs import Costs
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
@@ -37,6 +41,7 @@ async def ps_run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         chosen = await _chosen(call, runtime.store)
         total = await runtime.store.count()
+        done = {each.row.session_id: await _progress(runtime, each.row) for each in chosen if each.row.name == ITEMS}
     if call.json:
         for each in chosen:
             call.emit(public(each.row, each.costs, running=each.running))
@@ -47,15 +52,28 @@ async def ps_run(call: Call) -> int:
     if not chosen:
         call.say('no sessions yet; start one: holdfast run "fix the failing test" --model scripted:FILE')
         return 0
-    for line in listed(chosen, tree=call.args.tree):
+    for line in listed(chosen, tree=call.args.tree, progress=done):
         call.say(line)
     if len(chosen) < total and not call.args.filter:
         call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
     return 0
 
 
-def listed(sessions: Iterable[Session], *, tree: bool = False) -> list[str]:
-    """A heading, and a line per session; with `tree`, children are indented. A terminal's width is kept."""
+async def _progress(runtime: Runtime, row: SessionRow) -> str:
+    """Return the progress of a run over a list. One that is done says so in its row."""
+    if row.status == "done":
+        return row.detail
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    return progress(state)
+
+
+def listed(
+    sessions: Iterable[Session], *, tree: bool = False, progress: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """A heading, and a line per session; with `tree`, children are indented. A terminal's width is kept.
+
+    `progress` is that of runs over lists, by session.
+    """
     now_us, width = SystemClock().now_us(), terminal_width(1)
     lines = [("SESSION", "STATE", "AGE", "COST", "GOAL")]
     for each in sessions:
@@ -67,6 +85,7 @@ def listed(sessions: Iterable[Session], *, tree: bool = False) -> list[str]:
         if row.status == "parked" and row.due_us is not None and not each.running:
             state += f" {span(row.due_us - now_us)}" if row.due_us > now_us else " now"
         told = [_MARKS[mark] for mark in row.marks.split() if mark in _MARKS]
+        told += [done] if (done := progress.get(row.session_id)) else []
         goal = f"{row.name}: {row.goal}" if row.parent and row.name not in ("", "agent") else row.goal
         goal = f"[{', '.join(told)}] {goal}" if told else goal
         lines.append((name, state, span(now_us - row.created_us), each.costs.tree.short, one_line(goal, 200)))

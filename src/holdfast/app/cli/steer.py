@@ -15,7 +15,7 @@ from holdfast.app.running.workers import sweep
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
 from holdfast.errors import EmergencyStop, LeaseHeld
-from holdfast.service.missions import lift
+from holdfast.service.missions import lift, pause_any
 
 
 def send_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ async def pause_run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         running = row.session_id in await runtime.store.holders()
-        receipt = await runtime.intake.pause(row, call.args.reason)
+        receipt = await pause_any(runtime.intake, row, call.args.reason)
         if call.json:
             call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
         lift = f"lift it with `{call.typed('wake', name_of(row))}`"

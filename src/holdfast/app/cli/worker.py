@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Coroutine
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import anyio
@@ -13,6 +14,7 @@ from holdfast.app.call import Call, positive, span
 from holdfast.app.cli.life import premises
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
+from holdfast.app.duty.watch import watch_directories
 from holdfast.app.exits import name_of
 from holdfast.app.home import serve
 from holdfast.app.line_writer import unhindered
@@ -41,6 +43,7 @@ from holdfast.service.sessions import UNFINISHED, sessions
 from holdfast.service.space import find, free
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
+from holdfast.sources.bell import SourceBell
 
 CONCURRENCY = 8
 """Default number of sessions at a time."""
@@ -96,7 +99,8 @@ async def serve_sessions(
     database = database_path(call.settings)
     index = SearchIndex(search_path(database))
     with serve(runtime.home, runtime.worker.worker_id, database), closing(index), unhindered(call):
-        work = _Work(call, runtime)
+        bell = SourceBell(SystemClock())
+        work = _Work(call, runtime, bell)
         work.say(
             f"serving {runtime.home.path}, up to {counted(limit, 'session')} at a time; Ctrl-C stops it, and loses "
             "nothing"
@@ -112,6 +116,8 @@ async def serve_sessions(
                     listener = Listener(channels, runtime.store, runtime.intake, clock, every_s=every_s, tell=work.say)
                     group.start_soon(listener.run)
                 group.start_soon(look_after, runtime)
+                group.start_soon(watch_directories, runtime, bell)
+                group.start_soon(bell.run, service.stir)
                 group.start_soon(keep_filled, runtime.store, index, SystemClock(), work.say)
                 if keeps.daily:
                     group.start_soon(_free_daily, work, runtime, keeps.older_than_s)
@@ -125,6 +131,7 @@ async def serve_sessions(
             limit=limit,
             on_error=work.failed,
             share=share_of(runtime),
+            rung=bell.waiting,
         )
         try:
             await alongside(lambda: service.run(work.session), beside)
@@ -160,8 +167,9 @@ async def _free_daily(work: _Work, runtime: Runtime, older_than_s: float) -> Non
 class _Work:
     """Runs sessions and reports on them."""
 
-    def __init__(self, call: Call, runtime: Runtime) -> None:
+    def __init__(self, call: Call, runtime: Runtime, bell: SourceBell) -> None:
         self._call = call
+        self._bell = bell
         self._runtime = runtime
         self._names: dict[str, str] = {}
         """Session ID → name, for running sessions."""
@@ -177,7 +185,7 @@ class _Work:
         self._names[session_id] = name_of(row)
         observer: Observer = JsonProgress(self._call.emit) if self._call.json else NoObserver()
         doors = await self._runtime.doors_for(session_id, observer=observer)
-        outcome = await wake_or_say(session_id, doors)
+        outcome = await wake_or_say(session_id, replace(doors, bell=self._bell))
         self._names.pop(session_id, None)
         if not outcome.idle and not outcome.fenced:
             row = await self._runtime.store.find(session_id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 
 import msgspec
@@ -21,16 +23,21 @@ from holdfast.app.settings.trust import SettingsFile, check_workspace
 from holdfast.app.trust_prompt import Found, accept, ask, can_ask
 from holdfast.clock import SystemClock, local_time
 from holdfast.errors import CannotRunSafely, NotTrusted, UsageError
-from holdfast.facts.duty import Duty
+from holdfast.facts.duty import Alert, Duty
 from holdfast.facts.session import Agent, SessionCreated
 from holdfast.kinds import DUTY
+from holdfast.kinds.duty.firing import REPORT
 from holdfast.kinds.duty.schedule import due_us, next_instant
 from holdfast.service import duties
 from holdfast.service.opening import NewSession, find_by_key, open_session, state_of
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import with_web
+from holdfast.session.tools.policy import is_about
 
-NAME_WORDS = 4
+NAME_WORDS, NAME_CHARACTERS = 4, 32
+
+COMPARISONS = {">": "over", ">=": "from", "<": "under", "<=": "up-to", "==": "is", "!=": "not"}
+"""Sign → its word in the name of an alert."""
 
 
 def every_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +66,9 @@ def every_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-turns", metavar="N", type=positive, default=100, help="Model responses of a firing")
     parser.add_argument("--budget", metavar="USD", default="", dest="firing_usd", help="Budget of each firing")
     parser.add_argument("--total", metavar="USD", default="", help="Budget of all firings together")
+    parser.add_argument(
+        "--alert", metavar="EXPR", action="append", default=[], help="Condition such as 'errors > 3' (repeatable)"
+    )
     parser.add_argument("--agent", metavar="FILE", default="", help="Agent definition in TOML")
     _shared(parser)
 
@@ -86,7 +96,7 @@ async def every(call: Call) -> int:
     words = re.findall(r"[a-z0-9]+", args.goal.lower())[:NAME_WORDS]
     interval = {"cron": args.when} if " " in args.when.strip() else {"every": args.when}
     file = DutyFile(
-        name=args.name or "-".join(words)[:32].strip("-") or "duty",
+        name=args.name or "-".join(words)[:NAME_CHARACTERS].strip("-") or "duty",
         goal=args.goal,
         zone=args.zone,
         misfire=args.misfire,
@@ -97,10 +107,23 @@ async def every(call: Call) -> int:
         max_turns=args.max_turns,
         budget_usd=args.firing_usd,
         total_usd=args.total,
+        alert=_alerts(args.alert),
         **interval,
     )
     agent = load_agent(args.agent, call.settings.model)
     return await _add(call, file, agent, "the arguments", Path.cwd(), change=False)
+
+
+def _alerts(expressions: Sequence[str]) -> tuple[Alert, ...]:
+    """Return an alert for each expression, with the name that it makes: `errors-over-3` for `errors > 3`."""
+    named: dict[str, Alert] = {}
+    for text in dict.fromkeys(expressions):
+        words = re.findall(r"\w+|[<>]=?|[=!]=", text, re.ASCII)
+        name = "-".join(COMPARISONS.get(word, word) for word in words)
+        name = name[: NAME_CHARACTERS - 3].strip("-_") or "alert"
+        name = next(each for each in chain((name,), (f"{name}-{n}" for n in count(2))) if each not in named)
+        named[name] = Alert(name, text)
+    return tuple(named.values())
 
 
 async def add(call: Call) -> int:
@@ -154,6 +177,9 @@ async def _add(call: Call, file: DutyFile, agent: Agent, where: str, folder: Pat
         key=file.name,
         duty=duty,
     )
+    for rule in duty.rules:
+        if not any(is_about(rule, tool) for tool in (*new.agent.tools, REPORT)):
+            call.note(f"the rule for {rule.tool!r} in {where} never matches: it is about no tool of the duty")
     async with open_runtime(settings) as runtime:
         if runtime.shelf is None:
             raise CannotRunSafely("a duty keeps its state in snapshots, which need git; nothing was added: install git")

@@ -64,6 +64,10 @@ async def list_run(call: Call) -> int:
     return 0
 
 
+UNTOUCHED = "due"
+"""A duty that no process has run yet is not late: nobody promised to run it."""
+
+
 def _next(each: Overview, now_us: int) -> str:
     if each.row.status not in ("runnable", "parked"):
         return "removed"
@@ -71,7 +75,9 @@ def _next(each: Overview, now_us: int) -> str:
         return "stopped"
     if each.next_us is None:
         return "on an event"
-    return f"in {span(each.next_us - now_us)}" if each.next_us > now_us else f"{span(now_us - each.next_us)} late"
+    if each.next_us > now_us:
+        return f"in {span(each.next_us - now_us)}"
+    return f"{span(now_us - each.next_us)} late" if each.row.epoch else UNTOUCHED
 
 
 def schedule_text(schedule: Schedule | None) -> str:
@@ -127,7 +133,9 @@ async def show_run(call: Call) -> int:
     call.say(f"{row.key or row.session_id}  {row.session_id}  definition {own.version}")
     call.say(f"goal      {one_line(own.goal, 200)}")
     call.say(f"schedule  {schedule_text(own.duty.schedule)}; misfire {misfire}; overlap {own.duty.overlap}")
-    call.say(f"next      {_next(each, now_us)}{f': {each.held}' if each.held else ''}")
+    next_, start = _next(each, now_us), f"`{call.typed('serve')}` or `{call.typed('worker')}`"
+    why = each.held or (f"no process has run it yet; start {start}" if next_ == UNTOUCHED else "")
+    call.say(f"next      {next_}{f': {why}' if why else ''}")
     call.say(f"firings   {own.fired}; {own.skipped} instants skipped, {own.missed} missed; {len(own.queue)} waiting")
     call.say(f"cost      {cost}")
     for offer in list(own.dead.values())[-10:]:

@@ -24,6 +24,7 @@ from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.items import ItemData, Items
 from holdfast.facts.session import Agent
 from holdfast.facts.task import Run
+from holdfast.kinds import ITEMS
 from holdfast.kinds.items import lists
 from holdfast.service.items import runs as service
 from holdfast.service.opening import Change, NewSession, continue_session
@@ -148,7 +149,7 @@ def _agent(args: argparse.Namespace, call: Call) -> Agent:
         agent,
         model=settled_model(agent.model, args.base_url),
         rules=load_rules(args.rules or "", args.rule_flags),
-        name=service.AGENT,
+        name=ITEMS,
         tools=() if args.no_tools else agent.tools,
     )
 

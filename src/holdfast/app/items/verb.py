@@ -18,7 +18,7 @@ from holdfast.app.running.drive import detach, drive, observer_for
 from holdfast.app.running.opening import existing
 from holdfast.errors import UsageError
 from holdfast.facts.items import ItemContext
-from holdfast.kinds.items.state import lasting
+from holdfast.kinds.items.state import forecast_error, rest
 from holdfast.service.event_lines import counted, one_line
 from holdfast.service.items import runs as service
 from holdfast.session.money import usd
@@ -159,17 +159,16 @@ async def _show(call: Call, runtime: Runtime) -> int:
         call.emit({"session_id": row.session_id, **msgspec.to_builtins(standing), "quarantine": quarantine})
         return 0
     counts = f"{standing.done} of {standing.total} done, {standing.running} running, {standing.todo} to do"
-    call.say(f"{name_of(row)} is {row.status}: {counts}, {standing.quarantined} quarantined")
+    status = "running" if await service.at_work(runtime.store, row) else row.status
+    call.say(f"{name_of(row)} is {status}: {counts}, {standing.quarantined} quarantined")
+    if status == "parked":
+        call.say(f"{row.detail}; `{call.typed('brief', name_of(row))}` says what it needs")
     spent = "unpriced" if standing.spent_usd is None else usd(own.spent_pico)
     call.say(f"spent {spent}; {standing.failed_tries} tries failed")
     if standing.audited:
         call.say(f"{counted(standing.audited, 'result')} audited, {standing.refused} refused")
-    if standing.rest is not None:
-        cost = "" if standing.rest.cost_pico is None else f" and {usd(standing.rest.cost_pico)}"
-        call.say(f"about {lasting(standing.rest.seconds)}{cost} to go")
-    elif standing.error_seconds is not None:
-        cost = "" if standing.error_cost is None else f", of the cost by {standing.error_cost:+.0%}"
-        call.say(f"the forecast of the time was off by {standing.error_seconds:+.0%}{cost}")
+    if expected := rest(own) or forecast_error(own):
+        call.say(expected)
     call.say(f"{counted(standing.written, 'result')} in {standing.out}")
     for key, why, tries in reasons:
         call.say(f"  {key}: {one_line(why, 160)} (tries: {tries})")
@@ -194,7 +193,7 @@ async def _change(call: Call, runtime: Runtime) -> int:
         if bool(args.keys) == args.quarantined:
             raise UsageError("name the items to try again, or all of them with --quarantined")
         count, what = await service.retry(site, row, args.keys), "tried again"
-    running = row.session_id in await runtime.store.holders()
+    running = await service.at_work(runtime.store, row)
     if call.json:
         call.emit({"session_id": row.session_id, "items": count, "running": running})
     then = "its process goes on with it" if running else f"go on with `{call.typed('wake', name_of(row))}`"

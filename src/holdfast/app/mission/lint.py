@@ -16,7 +16,6 @@ import msgspec
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission.contract import find_contract, load_contract, mission_settings
-from holdfast.app.running.opening import check_machine
 from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.config import Settings
 from holdfast.app.settings.mission_file import read_mission_file
@@ -50,6 +49,7 @@ from holdfast.kinds.mission.ratchet.planted import ENVIRONMENT
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
 from holdfast.service.event_lines import counted
+from holdfast.service.opening import check_machine
 from holdfast.session.egress import opens
 
 
@@ -124,7 +124,9 @@ async def check(
         held = (await repository.files(base, [contract.source])).get(contract.source)
         with contextlib.suppress(ContractInvalid):  # the committed file is another contract
             passing = marked(held, contract) if held is not None else ()
-    findings = await lint(call, runtime, contract, policy, repository, base, settings=settings, passing=passing)
+    findings = await lint(
+        call, runtime, contract, policy, repository, base, settings=settings, passing=passing, warns=False
+    )
     for each in findings:
         call.note(_line(each))
     errors = sum(each.level == "error" for each in findings)
@@ -145,8 +147,9 @@ async def lint(
     *,
     settings: Settings | None = None,
     passing: Collection[str] = (),
+    warns: bool = True,
 ) -> list[Finding]:
-    """Return all findings: of the text, and of the checks where they can run. `passing` are items marked as such."""
+    """Return all findings, also of checks that can run. `passing` are items so marked; `warns` prints warnings."""
     settings = settings or call.settings
     near = Workspace("", True, settings.user, "none" if call.args.no_sandbox else "sandbox")
     args = call.args
@@ -159,7 +162,9 @@ async def lint(
     words = static_findings(contract, policy, files)
     if not has_checks or getattr(call.args, "static", False):
         return words
-    await check_machine(call, runtime, near)
+    for warning in await check_machine(runtime.site, near, ground.policy):
+        if warns:
+            call.note(warning)
     outcome = await run_checks(runtime, ground, contract, passing, files)
     if outcome.not_run:
         call.note(f"checks were not run: {outcome.not_run}")

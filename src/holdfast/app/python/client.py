@@ -53,6 +53,7 @@ from holdfast.service.events import PAGE
 from holdfast.service.events import events as page_of
 from holdfast.service.inbox import items, shown
 from holdfast.service.intake import Intake
+from holdfast.service.missions import pause_any, resume_any
 from holdfast.service.opening import check_key
 from holdfast.service.sessions import costs_of, sessions
 from holdfast.service.spending import WAYS, By, spending
@@ -150,7 +151,7 @@ class Holdfast:
         check_functions(row.key or row.session_id, functions(state.created.agent), given)
         self._tools = given
         if (state.paused or state.ended == RESTING) and not state.stop_seq:
-            await self._runtime.intake.resume(row)
+            await resume_any(self._runtime.intake, row)
         await to_rest(self._runtime, row.session_id, given, NoObserver(), steal=steal)
         return await result_of(self._runtime, row.session_id, output_type)
 
@@ -237,8 +238,8 @@ class Holdfast:
         await self._intake(by).interrupt(await self._row(session), reason)
 
     async def pause(self, session: str, reason: str = "", *, by: str = "") -> None:
-        """Pause a session at its next safe boundary, until it is resumed."""
-        await self._intake(by).pause(await self._row(session), reason)
+        """Pause a session at its next safe boundary until it is resumed, a mission or a list with all below it."""
+        await pause_any(self._intake(by), await self._row(session), reason)
 
     async def fork(self, session: str, at: int, *, key: str = "", budget_usd: Dollars | None = None) -> Session:
         """Open a fork of a session after its event `at`, with its files as of then. `resume` runs it.

@@ -14,6 +14,9 @@ from holdfast.session.money import usd_float
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
 from holdfast.session.tools.policy import TREE
 
+NAME_WIDTH = 24
+"""Most columns that short names are filled up to."""
+
 LISTED_WIDTH, LISTED_LINES = 100, 3
 """Maximum width and number of lines of an action in the list; the user must open a longer one."""
 
@@ -32,18 +35,25 @@ def lines(entries: list[Entry], now_us: int) -> list[str]:
     for group in GROUPS:
         mine = [entry for entry in entries if entry.group == group]
         told.append(f"{group.upper()} ({len(mine)})")
+        wide = max((len(_name(entry)) for entry in mine if entry.item is None), default=0)
         for entry in mine:
-            told += [f"  {line}" for line in entry_lines(entry, now_us)]
+            told += [f"  {line}" for line in entry_lines(entry, now_us, min(wide, NAME_WIDTH))]
         told.append("")
     return told[:-1]
 
 
-def entry_lines(entry: Entry, now_us: int) -> list[str]:
-    """One entry as one line, followed by the whole action, or by its size if the user must open it."""
-    age = span(now_us - entry.since_us)
-    name = one_line(entry.name or entry.row.key or entry.row.session_id, 60 if entry.row.parent else 30)
+def _name(entry: Entry) -> str:
+    return one_line(entry.name or entry.row.key or entry.row.session_id, 60 if entry.row.parent else 30)
+
+
+def entry_lines(entry: Entry, now_us: int, wide: int = NAME_WIDTH) -> list[str]:
+    """One entry as one line, followed by the whole action, or by its size if the user must open it.
+
+    `wide` is the width of the column of names.
+    """
+    age, name = span(now_us - entry.since_us), _name(entry)
     if entry.item is None:
-        return [f"{name:<24}  {age:>4}  {one_line(entry.title or entry.row.goal, 80)}"]
+        return [f"{name:<{wide}}  {age:>4}  {one_line(entry.title or entry.row.goal, 80)}"]
     item, request = entry.item.item, entry.item.request
     title = visible_line(request.title)
     title = title if len(title) <= LISTED_WIDTH else title[: LISTED_WIDTH - 1] + "…"

@@ -33,6 +33,11 @@ async def open_wanted(runtime: Runtime, visitor: Visitor, wanted: SessionWanted)
             return existing
     if wanted.model and not visitor.may("admin"):  # a name may hold an address, which would receive the provider's key
         raise UsageError("only an admin chooses the model; leave it out, and the default of the server is used")
+    if not wanted.model and not settings.model:
+        raise UsageError(
+            "this server has no model; nothing was opened. Set one with `holdfast config set model NAME` (`holdfast "
+            "doctor` proposes one), and start the server again"
+        )
     workspace = workspace_of(settings, _workspace(visitor, wanted.workspace), sandbox=True)
     policies = policies_of(settings, (), False)
     people = msgspec.structs.replace(policies.people, owner=visitor.credential.name)

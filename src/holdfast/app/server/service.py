@@ -196,7 +196,8 @@ async def _remove(call: Call) -> int:
     if call.json:
         call.emit({"unit": place.name, "installed": False})
     else:
-        call.say(f"There is no service of this home now. Its sessions stay; {place.variables} was left alone.")
+        left = f" {place.variables} was left alone." if place.variables.exists() else ""
+        call.say(f"There is no service of this home now. Its sessions stay.{left}")
     return exits.DONE
 
 

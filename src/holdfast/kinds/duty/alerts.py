@@ -10,6 +10,7 @@ from holdfast.kinds.duty.actions import ClearAlert, RaiseAlert
 from holdfast.kinds.duty.expressions import Ending, History, Sample, parse, value_name
 from holdfast.kinds.duty.fold import AlertState, DutyState
 from holdfast.kinds.duty.judging import Condition, Judgment, Standing, condition, judge
+from holdfast.kinds.duty.reachable import check_reachable
 from holdfast.session.actions import Record
 from holdfast.session.state import State
 
@@ -21,6 +22,8 @@ def check(alert: Alert, values: dict[str, str]) -> None:
     for name in values:
         value_name(name)
     _condition(alert, values)
+    for text in filter(None, (alert.when, alert.clear)):
+        check_reachable(text)
 
 
 def step(state: State, own: DutyState, now_us: int) -> RaiseAlert | ClearAlert | Record | None:

@@ -10,6 +10,7 @@ import msgspec
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.duty import MANUAL, SCHEDULE, TriggerOffered
 from holdfast.facts.people import UserMessage
+from holdfast.kinds.duty.expressions import parse
 from holdfast.kinds.duty.firing import REPORT
 from holdfast.kinds.duty.fold import DutyState
 
@@ -38,6 +39,11 @@ def goal_of(own: DutyState, number: int, triggers: Sequence[Fact], now_us: int) 
     if latest:
         lines = [f"{name} = {point.value:g} {unit}".rstrip() for name, point, unit in latest[-VALUES_SHOWN:]]
         parts.append(f"[The latest values:\n{chr(10).join(lines)}]")
+    conditions = [parse(text) for alert in own.duty.alerts for text in (alert.when, alert.clear) if text]
+    units = own.duty.values or {name: "" for each in conditions for name in each.names}
+    if units:
+        wanted = ", ".join(f"{name} ({unit})" if unit else name for name, unit in units.items())
+        parts.append(f"[Report these values: {wanted}.]")
     return "\n\n".join((*parts, *_triggers(triggers)))
 
 

@@ -33,8 +33,8 @@ EVENTLESS = frozenset({SCHEDULE, MANUAL, MESSAGE})
 """Triggers without data of others: they are no dead letters, and taint nothing."""
 
 
-def decide(state: State, now_us: int) -> Action | DutyAction:
-    """Return the duty's next action."""
+def decide(state: State, now_us: int, rung: frozenset[str] = frozenset()) -> Action | DutyAction:
+    """Return the duty's next action. `rung` are the triggers whose sources are known to have changed."""
     own = of_duty(state)
     action: Action | DutyAction | None
     if state.cancelled:
@@ -49,7 +49,7 @@ def decide(state: State, now_us: int) -> Action | DutyAction:
         return action
     if is_held(own):
         return _park(state, own, now_us, "person", held_detail(own))
-    found = _instants(state, own, now_us) or polls.step(own, now_us) or _queue(own, now_us)
+    found = _instants(state, own, now_us) or polls.step(own, now_us, rung) or _queue(own, now_us)
     if found is not None:
         return found
     if own.running is not None:

@@ -21,12 +21,15 @@ LENGTH_MAX = 1_000
 """Longest expression, in characters. The library itself bounds nesting and loops."""
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""(?P<text>"[^"\\\n]*"|'[^'\\\n]*')|(?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+)"""
     r"|(?P<name>[A-Za-z_]\w*)|(?P<other>\S)"
 )
 _WINDOWED = {"delta": 2, "rate": 2, "missing": 2, "spend": 1}
 """Function → its largest number of arguments; the last one is the window, the one before it a value."""
+
+CALL = re.compile(rf"\b({'|'.join(_WINDOWED)})\s*\([^()]*\)")
+"""Call of such a function, whose arguments are plain text."""
 
 _GIVEN = ("failures", "outcome", "spend_usd")
 _WORDS = frozenset(
@@ -120,7 +123,7 @@ def parse(text: str, values: tuple[str, ...] = ()) -> Expression:
     """
     if len(text) > LENGTH_MAX:
         raise ValueError(f"the expression is longer than {LENGTH_MAX} characters")
-    tokens = [(found.lastgroup or "", found[0]) for found in _TOKEN.finditer(text)]
+    tokens = [(found.lastgroup or "", found[0]) for found in TOKEN.finditer(text)]
     windows, quoted = set[int](), set[str]()
     for place, (kind, token) in enumerate(tokens):
         if kind == "name" and token in _WINDOWED:
@@ -137,7 +140,7 @@ def parse(text: str, values: tuple[str, ...] = ()) -> Expression:
         value_name(name)
     if not (plain - _WORDS or quoted or windows):
         raise ValueError(f"the expression {text!r} depends on no value, so it never changes")
-    source = _TOKEN.sub(lambda found: f"{found[0]}.0" if (found["number"] or "").isdigit() else found[0], text)
+    source = TOKEN.sub(lambda found: f"{found[0]}.0" if (found["number"] or "").isdigit() else found[0], text)
     program = _compile(source, text, tuple(sorted(names)))
     return Expression(text, program, tuple(sorted(names | quoted)), tuple(sorted(windows)))
 

@@ -13,12 +13,15 @@ LONGEST_S = 3_600.0
 """Longest pause after failed polls, unless the interval itself is longer."""
 
 
-def step(own: DutyState, now_us: int) -> PollSource | None:
-    """Return the poll that is due. A full queue has no room: the events wait in their source."""
+def step(own: DutyState, now_us: int, rung: frozenset[str] = frozenset()) -> PollSource | None:
+    """Return the poll that is due; one of a source in `rung`, which changed, is due at once.
+
+    A full queue has no room: the events wait in their source.
+    """
     room = own.duty.queue_max - len(own.queue)
     if room <= 0:
         return None
-    due = next((each for each in _polled(own) if now_us >= _due_us(own, each)), None)
+    due = next((each for each in _polled(own) if each.name in rung or now_us >= _due_us(own, each)), None)
     return None if due is None else PollSource(due.name, min(room, EVENTS_MAX))
 
 

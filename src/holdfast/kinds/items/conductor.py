@@ -151,7 +151,7 @@ def _too_many(state: State, own: ItemsState, items: Items, now_us: int) -> Actio
     if not over:
         return None
     share = f"{own.quarantined} of {len(own.items)} items are quarantined"
-    return Escalate(QUARANTINE, f"{share}, more than {items.max_quarantine:.3g} of them; no item is lost")
+    return Escalate(QUARANTINE, f"{share}, more than {items.max_quarantine * 100:.3g}% of them; no item is lost")
 
 
 def _advance(own: ItemsState, items: Items, *, opens: bool) -> Advance | None:

@@ -27,8 +27,7 @@ from holdfast.facts.items import (
 from holdfast.facts.people import UserResume
 from holdfast.facts.session import SessionCreated, SessionUpdated
 from holdfast.facts.shift import BreakerClosed, BudgetSet, ChildCancelled, ChildFinished, ChildMessaged
-from holdfast.kinds.items.state import QUARANTINE, ItemsState, ItemState, Work, items_of, items_state, lasting, outlook
-from holdfast.session.money import usd
+from holdfast.kinds.items.state import QUARANTINE, ItemsState, ItemState, Work, items_of, items_state, rest
 from holdfast.session.state import Apply, State
 from holdfast.session.tenant import Kind
 
@@ -47,7 +46,8 @@ def _added(state: State, fact: ItemsAdded, event: Event) -> None:
             continue
         if before is not None:
             _withdraw(own, item.key, before)
-        own.items[item.key] = ItemState(event.seq, place)
+        index = own.listed + place if fact.listed else -1
+        own.items[item.key] = ItemState(event.seq, place, index=index if before is None else before.index)
         own.todo[item.key] = None
     own.listed += len(fact.items) if fact.listed else 0
     own.added[event.seq] = event.at_us
@@ -133,6 +133,9 @@ def _mine(own: ItemsState, key: str, child_id: str) -> ItemState | None:
 def _settle(state: State, own: ItemsState, fact: ItemEnded | ItemFailed | ItemQuarantined | ItemAudited) -> None:
     """Take an item off the work of its child. A child without items is over, or idle in a rolling context."""
     own.spend(fact.cost_pico)
+    if (item := _mine(own, fact.key, fact.child_id)) is not None:
+        known = item.cost_pico is not None and fact.cost_pico is not None
+        item.cost_pico = (item.cost_pico or 0) + (fact.cost_pico or 0) if known else None
     work = own.works.get(fact.child_id)
     if work is None:
         return
@@ -311,10 +314,8 @@ class ItemsKind(Kind[State]):
         parts = [f"{own.done} of {len(own.items)} items"]
         if own.quarantined:
             parts.append(f"{own.quarantined} quarantined")
-        rest = outlook(own)
-        if rest is not None and own.done + own.quarantined < len(own.items):
-            cost = f" and {usd(rest.cost_pico)}" if rest.cost_pico is not None else ""
-            parts.append(f"about {lasting(rest.seconds)}{cost} to go")
+        if expected := rest(own):
+            parts.append(expected)
         return (f"[{'#' * filled:-<{BAR}}] {', '.join(parts)}",)
 
 

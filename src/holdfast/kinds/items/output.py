@@ -20,7 +20,9 @@ from holdfast.errors import CannotRunSafely
 from holdfast.facts.codec import Event
 from holdfast.facts.items import ItemEnded, ItemsCheckpoint
 from holdfast.kinds.items.state import ItemsState, items_of, items_state
+from holdfast.log.base import Log
 from holdfast.session.money import usd_float
+from holdfast.session.state import State
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -46,7 +48,7 @@ class Output:
         wanted = None if whole else set(own.unwritten)
         lines = 0 if whole else own.lines
         made: list[bytes] = []
-        async for chunk in _results(shift, wanted):
+        async for chunk in results(shift.doors.log, shift.state, wanted):
             lines += len(chunk)
             made.append(b"".join(chunk))
         digest = hashlib.sha256() if whole else self._digest.copy()
@@ -81,14 +83,14 @@ class Output:
         await anyio.to_thread.run_sync(_copy, self.path, Path(folder) / "results.jsonl")
 
 
-async def _results(shift: Shift, wanted: set[int] | None) -> AsyncIterator[list[bytes]]:
+async def results(log: Log, state: State, wanted: set[int] | None = None) -> AsyncIterator[list[bytes]]:
     """Yield the lines of the results at these positions, or of all that count, page by page."""
-    own, session_id = items_state(shift.state), shift.state.session_id
+    own = items_state(state)
     if wanted is not None and not wanted:
         return
-    after, last = (0, shift.state.seq) if wanted is None else (min(wanted) - 1, max(wanted))
+    after, last = (0, state.seq) if wanted is None else (min(wanted) - 1, max(wanted))
     while after < last:
-        events = await shift.doors.log.read(session_id, after=after, limit=min(PAGE, last - after))
+        events = await log.read(state.session_id, after=after, limit=min(PAGE, last - after))
         yield list(_lines(own, events, wanted))
         after = events[-1].seq
 
@@ -101,7 +103,13 @@ def _lines(own: ItemsState, events: Iterable[Event], wanted: set[int] | None) ->
         item = own.items.get(fact.key)
         if item is None or item.status != "done" or item.ended_seq != event.seq:
             continue
-        line = {"key": fact.key, "result": fact.result, "tries": fact.attempt, "cost_usd": usd_float(fact.cost_pico)}
+        line = {
+            "key": fact.key,
+            "index": item.index if item.index >= 0 else None,
+            "result": fact.result,
+            "tries": fact.attempt,
+            "cost_usd": usd_float(fact.cost_pico),
+        }
         yield msgspec.json.encode(line) + b"\n"
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.facts.items import ItemPurpose, Items, ItemsForecast, ItemsReduced
 from holdfast.facts.session import SessionCreated
+from holdfast.session.money import usd
 from holdfast.session.state import State
 
 QUARANTINE = "quarantine"
@@ -18,7 +19,9 @@ QUARANTINE = "quarantine"
 class ItemState(msgspec.Struct, gc=False, array_like=True):
     """One item of the list: number `place` of the `items.added` at `seq`.
 
-    `child_id` is the session at work on it, `ended_seq` its latest result, `failed_seq` its latest failure.
+    `child_id` is the session at work on it, `ended_seq` its latest result, `failed_seq` its latest failure. `index` is
+    its position in the run's own list, from 0; -1 for an item that was added later. `cost_pico` is of all its tries,
+    None if it is unknown.
     """
 
     seq: int
@@ -28,6 +31,8 @@ class ItemState(msgspec.Struct, gc=False, array_like=True):
     child_id: str = ""
     ended_seq: int = 0
     failed_seq: int = 0
+    index: int = -1
+    cost_pico: int | None = 0
 
 
 class Work(msgspec.Struct):
@@ -145,8 +150,36 @@ def outlook(own: ItemsState) -> Outlook | None:
     return Outlook(each_s * left, None if own.unpriced else own.spent_pico * left // own.ended)
 
 
-def lasting(seconds: float) -> str:
-    """Format an expected time: `40 s`, `12 min`, `3.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.1f} h"
+def rest(own: ItemsState) -> str:
+    """Describe the expected rest, such as `about 12 min and $0.50 to go`; empty without items left or a forecast."""
+    found = outlook(own)
+    if found is None or own.done + own.quarantined == len(own.items):
+        return ""
+    cost = f" and {usd(found.cost_pico)}" if found.cost_pico is not None else ""
+    minutes = found.seconds / 60
+    lasting = (
+        f"{found.seconds:.0f} s" if minutes < 1.5 else f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    )
+    return f"about {lasting}{cost} to go"
+
+
+def errors(own: ItemsState) -> tuple[float | None, float | None]:
+    """Return the shares by which the forecast of time and cost was off, None where that is not known."""
+    forecast = own.forecast
+    if forecast is None or forecast.count != len(own.items) or own.done + own.quarantined < len(own.items):
+        return None, None
+    cost_pico = None if own.unpriced else forecast.cost_pico
+    seconds = (own.ended_us - own.began_us) / 1e6
+    return (
+        seconds / forecast.seconds - 1 if forecast.seconds else None,
+        own.spent_pico / cost_pico - 1 if cost_pico else None,
+    )
+
+
+def forecast_error(own: ItemsState) -> str:
+    """Describe by how much the forecast was off; empty while that is not known."""
+    seconds, cost = errors(own)
+    if seconds is None:
+        return ""
+    of_cost = f", of the cost by {cost:+.0%}" if cost is not None else ""
+    return f"the forecast of the time was off by {seconds:+.0%}{of_cost}"

@@ -27,6 +27,7 @@ from holdfast.kinds.loop.plan import (
     GO_ON,
     LOOK,
     NEXT,
+    NO_PROGRAM,
     RESTORE,
     STEP,
     LoopSpec,
@@ -35,6 +36,7 @@ from holdfast.kinds.loop.plan import (
     Seen,
     asking,
     next_plan,
+    rest_s,
 )
 from holdfast.kinds.loop.prompt import LAST_MAX, PART_MAX, cut, reported
 from holdfast.log.base import Log, Snapshots
@@ -43,6 +45,7 @@ from holdfast.session.context.conversation import ToolCallPart, ToolResultPart
 from holdfast.session.tenant import only_agents
 
 _KEY = "x-holdfast-loop"
+_OUTPUT_MAX = 200
 
 
 def loop_agent(spec: LoopSpec) -> Agent:
@@ -120,6 +123,9 @@ class LoopModel:
         self._cost_pico = plan.cost_pico
         if plan.kind == "failed":
             raise ModelError("invalid_request", plan.say)
+        if plan.kind == "work" and plan.failing and request.attempt == 1:
+            why = f"an iteration failed and changed nothing. {plan.last.splitlines()[0]}"
+            raise ModelError("unavailable", why, retry_after_s=rest_s(plan))
         if plan.say:
             yield TextDelta(plan.say)
         for index, call in enumerate(plan.calls):
@@ -233,13 +239,17 @@ class LoopTool:
         verdict = judge(self.loop, self._board(story), plan, story.outcomes) if plan.stage == "items" else Verdict()
         used = reported(work.content, truncated=work.truncated)
         self._write(story, plan, verdict, left.notes, used.cost_pico)
-        idle = plan.idle
-        if work.ran and plan.stage == "items":
+        idle, failing, tries = plan.idle, 0, plan.tries
+        if left.tree == plan.tree and work.ran and work.exit_code and work.exit_code not in NO_PROGRAM:
+            failing, tries = plan.failing + 1, max(0, plan.tries - 1)
+        elif work.ran and plan.stage == "items":
             same = left.tree == plan.tree and not verdict.passed and plan.signature in ("", verdict.signature)
             idle = plan.idle + 1 if same else 0
         carried = replace(
             plan,
             idle=idle,
+            failing=failing,
+            tries=tries,
             signature=verdict.signature,
             took_ms={**plan.took_ms, **verdict.took_ms},
             proven=left.tree if verdict.whole else "",
@@ -284,12 +294,14 @@ class LoopTool:
 
 def _restarted(plan: Plan) -> Plan:
     """Return the plan with its failure counts reset, after the user answered."""
-    return replace(plan, idle=0, tried=(), tries=min(plan.tries, 1))
+    return replace(plan, idle=0, failing=0, tried=(), tries=min(plan.tries, 1))
 
 
 def _last(work: Outcome, verdict: Verdict, notes: list[str]) -> str:
     """Summarize an iteration for the next prompt."""
-    lines = [f"The command: {work.words()}.", *(f"- {line}" for line in (*verdict.lines, *notes))]
+    output = [line for line in work.content.splitlines() if line.strip() and not line.startswith("[")]
+    said = f" Its output ends with: {cut(output[-1], _OUTPUT_MAX)}" if output and work.exit_code else ""
+    lines = [f"The command: {work.words()}.{said}", *(f"- {line}" for line in (*verdict.lines, *notes))]
     if verdict.failed:
         lines.append(cut(verdict.failed, LAST_MAX - 1_000))
     elif work.ran and (work.exit_code or work.timed_out):

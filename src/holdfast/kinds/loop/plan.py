@@ -37,6 +37,12 @@ PROGRESS_MAX = 768 * 1024
 IDLE_MAX = 3
 """Consecutive iterations without a change before the loop asks the user."""
 
+NO_PROGRAM = frozenset({126, 127})
+"""Exit statuses of a shell that found no program to run."""
+
+FIRST_REST_S, LONGEST_REST_S = 5.0, 1_800.0
+"""Wait after an iteration whose command failed and changed nothing, as in an outage; triples with each, to a limit."""
+
 TRIES_MAX = 3
 """Attempts of a chain stage to produce its file before the loop asks the user."""
 
@@ -83,9 +89,10 @@ NEXT = Step(STEP, {}, "step")
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """Next step of a loop, and the data that the following plan needs.
 
-    `files` are those that changed since the previous plan. `idle` counts iterations without a change; `tried` are items
-    without a check that had their turn. `cost_pico` is the cost that the previous command reported, or None. `words`
-    are user messages that no prompt has contained yet.
+    `files` are those that changed since the previous plan. `idle` counts iterations without a change; `failing` counts
+    the latest iterations whose command failed and changed nothing: its provider may be away, so the next one begins
+    later (`rest_s`). `tried` are items without a check that had their turn. `cost_pico` is the cost that the previous
+    command reported, or None. `words` are user messages that no prompt has contained yet.
 
     `again` are passed items that this plan checks again; `took_ms` is the duration of item checks. `proven` is the tree
     on which the checks of all items passed; `unsteady` counts such attempts that changed the tree, and `accepted` means
@@ -102,6 +109,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     files: dict[str, Kept] = {}
     tree: str = ""
     idle: int = 0
+    failing: int = 0
     signature: str = ""
     tried: tuple[str, ...] = ()
     cost_pico: int | None = 0
@@ -115,6 +123,11 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     analysis: str = ""
     words: tuple[str, ...] = ()
     through_seq: int = 0
+
+
+def rest_s(plan: Plan) -> float:
+    """Seconds before the work of the plan begins."""
+    return min(LONGEST_REST_S, FIRST_REST_S * 3.0 ** min(plan.failing - 1, 20)) if plan.failing else 0.0
 
 
 class Seen(msgspec.Struct, frozen=True):

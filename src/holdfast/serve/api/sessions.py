@@ -94,7 +94,7 @@ async def interrupted(asked: Asked[Nothing, Reason]) -> Receipt:
 
 
 async def paused(asked: Asked[Nothing, Reason]) -> Receipt:
-    """Pause a session at its next safe boundary, a mission with all below it."""
+    """Pause a session at its next safe boundary, a mission or a run over a list with all below it."""
     return receipt(await pause_any(asked.intake, await asked.session(), asked.body.reason, asked.key))
 
 

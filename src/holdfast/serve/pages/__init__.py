@@ -1,7 +1,7 @@
 """Mission Control: screens as HTML that the server renders, over the queries of `service`.
 
-A screen is a frozen struct made by a function (`inbox`, `session`, `fleet`, `mission`, `brief`, `duties`) and a
-template; `reads` and `acts` have most routes. Everything works by links and forms: the script only replaces rows in
+A screen is a frozen struct made by a function (`inbox`, `session`, `fleet`, `mission`, `brief`, `duties`, `items`) and
+a template; `reads` and `acts` have most routes. Everything works by links and forms: the script only replaces rows in
 place and adds keys.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from holdfast.serve.pages import acts, devices, duties, reads, start
+from holdfast.serve.pages import acts, devices, duties, items, reads, start
 from holdfast.serve.site import Site
 
 
@@ -25,5 +25,6 @@ def routes(site: Site) -> list[BaseRoute]:
         *devices.routes(site),
         *start.routes(site),
         *duties.routes(site),
+        *items.routes(site),
         Mount("/static", static),
     ]

@@ -61,9 +61,9 @@ class Acts:
             case "interrupt":
                 await intake.interrupt(row)
             case "pause":
-                await intake.pause(row)
+                await missions.pause_any(intake, row)
             case "resume":
-                await intake.resume(row)
+                await missions.resume_any(intake, row)
             case "fork":
                 at = _number(form.get("at", ""), row.head, "event")
                 done = await fork_at(self.site, visitor, row, at, form.get("key", ""))
@@ -81,7 +81,7 @@ class Acts:
             case "pause":
                 await missions.pause(intake, row, "")
             case "resume":
-                await missions.resume(intake, row, "")
+                await missions.resume_any(intake, row)
             case "replan":
                 await missions.replan(intake, row, form.get("reason", ""))
             case other:

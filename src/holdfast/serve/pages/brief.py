@@ -7,7 +7,7 @@ import msgspec
 from holdfast.kinds.mission.brief.brief import Brief
 from holdfast.kinds.mission.brief.document import Evidence, Line
 from holdfast.repo.base import Shelf
-from holdfast.serve.pages.frame import Sees
+from holdfast.serve.pages.frame import Sees, href
 from holdfast.service.briefs import Moved, brief_of, moved
 from holdfast.service.sessions import Store
 from holdfast.session.costs import Cost
@@ -60,7 +60,7 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     sections: tuple[tuple[str, tuple[Claim, ...]], ...]
     updated_us: int
-    is_mission: bool
+    href: str
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ def tree(row: SessionRow, told: Brief, group: str) -> Tree:
         headline=told.headline,
         sections=sections,
         updated_us=row.updated_us,
-        is_mission=bool(told.repo),
+        href=href(row),
     )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import PurePath
 
 import msgspec
 
 from holdfast.clock import DAY, local_time
 from holdfast.errors import UsageError
+from holdfast.kinds import ITEMS
 from holdfast.log.base import Which
 from holdfast.serve.pages.drawings import Bar, bars
-from holdfast.serve.pages.frame import Sees
+from holdfast.serve.pages.frame import Sees, href
 from holdfast.service.filters import Filter, matching, parse
-from holdfast.service.sessions import Session, Store, standing
+from holdfast.service.sessions import UNFINISHED, Session, Store, standing
 from holdfast.service.spending import OWN
 from holdfast.session.money import HOME_ACCOUNT, HOUR_US, usd
 from holdfast.session.rows import SessionRow
@@ -24,6 +26,8 @@ SCANNED = 2_000
 """Number of rows that one page looks through for a filter that no index answers."""
 
 DAYS = 8
+
+Progress = Callable[[SessionRow], Awaitable[str]]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     cost: str
     updated_us: int
     marks: tuple[str, ...] = ()
-    is_mission: bool = False
+    href: str = ""
     depth: int = 0
 
 
@@ -77,12 +81,19 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def page(
-    store: Store, now_us: int, query: str = "", after: str = "", *, sees: Sees | None = None, top: bool = False
+    store: Store,
+    now_us: int,
+    query: str = "",
+    after: str = "",
+    *,
+    progress: Progress,
+    sees: Sees | None = None,
+    top: bool = False,
 ) -> Fleet:
     """Return a page of sessions that pass the filter `query`, newest first, after the session `after`.
 
     `sees` limits it to sessions that the viewer may see; then counts and spend, which are the home's, are left out.
-    With `top`, lists missions only.
+    `progress` is asked how far an unfinished run over a list is. With `top`, lists missions only.
     """
     wrong = ""
     try:
@@ -94,7 +105,7 @@ async def page(
         return (not top or row.name == "mission") and (sees is None or await sees(row))
 
     listed = await matching(store, wanted, now_us, after=after, limit=ROWS, most=SCANNED, keeps=keeps, top=top)
-    rows = tuple(map(row_of, listed.found))
+    rows = tuple([await _with_progress(row_of(each), each.row, progress) for each in listed.found])
     if sees is not None or top:
         return Fleet(rows=rows, after=listed.after, query=query, wrong=wrong, looked=listed.looked)
     days = await _days(store, now_us)
@@ -110,6 +121,14 @@ async def page(
         workers=len(set((await store.holders()).values())),
         next_due_us=await store.next_due(now_us),
     )
+
+
+async def _with_progress(shown: Row, row: SessionRow, progress: Progress) -> Row:
+    """Add to a run over a list how far it is, unless it is over: then its detail says so."""
+    if row.name != ITEMS or row.parent or row.status not in UNFINISHED:
+        return shown
+    parts = (await progress(row), shown.waits)
+    return msgspec.structs.replace(shown, waits="; ".join(part for part in parts if part))
 
 
 def row_of(session: Session) -> Row:
@@ -128,7 +147,7 @@ def row_of(session: Session) -> Row:
         cost=session.costs.tree.short,
         updated_us=row.updated_us,
         marks=tuple(row.marks.split()),
-        is_mission=row.name == "mission" and not row.parent,
+        href=href(row),
         depth=row.depth,
     )
 

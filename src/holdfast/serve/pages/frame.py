@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 
 from holdfast.facts.shift import ParkReason
+from holdfast.kinds import ITEMS, MISSION
 from holdfast.log.base import Which
 from holdfast.service.inbox import BY_THEMSELVES
 from holdfast.service.posting import person
@@ -21,6 +22,14 @@ COUNTED = 100
 
 Sees = Callable[[SessionRow], Awaitable[bool]]
 """True for a session that the viewer of a page may see."""
+
+BOARDS = {MISSION: "/missions/", ITEMS: "/items/"}
+"""Agent name → the pages of such sessions, which lead on to the page of a session that only has that name."""
+
+
+def href(row: SessionRow) -> str:
+    """Return the address of a session's page: a mission and a run over a list have one of their own."""
+    return f"{'/sessions/' if row.parent else BOARDS.get(row.name, '/sessions/')}{row.session_id}"
 
 
 class Place(msgspec.Struct, frozen=True):

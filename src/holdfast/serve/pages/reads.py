@@ -22,6 +22,8 @@ from holdfast.service.briefs import brief_of, read_through
 from holdfast.service.event_lines import in_full
 from holdfast.service.filters import SYNTAX
 from holdfast.service.inbox import items
+from holdfast.service.items.runs import progress
+from holdfast.session.rows import SessionRow
 
 DAY_US = 24 * 3_600 * 1_000_000
 
@@ -143,11 +145,20 @@ class Reads:
         after = (await self.site.find(visitor, query["after"])).session_id if query.get("after") else ""
         top = here == "Missions"
         page = await fleet.page(
-            self.site.store, made.now_us, query.get("q", ""), after, sees=self.site.keeps(visitor), top=top
+            self.site.store,
+            made.now_us,
+            query.get("q", ""),
+            after,
+            progress=self._progress,
+            sees=self.site.keeps(visitor),
+            top=top,
         )
         return render(
             request, "fleet.html", frame=made, page=page, missions=top, first=bool(after), syntax=f"Filters: {SYNTAX}."
         )
+
+    async def _progress(self, row: SessionRow) -> str:
+        return progress(await self.site.folds.state(row.session_id))
 
     async def search(self, request: Request) -> Response:
         """A page of the sessions with events that have all the words of a search."""

@@ -95,6 +95,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     origin_seq: int = 0
     mission: bool = False
+    items: bool = False
     open_items: tuple[str, ...] = ()
 
 
@@ -231,6 +232,7 @@ async def head(store: Store, row: SessionRow, state: State, items: Sequence[str]
         origin=row.origin,
         origin_seq=row.origin_seq,
         mission=created is not None and created.mission is not None,
+        items=created is not None and created.items is not None,
         open_items=tuple(items),
     )
 
@@ -252,6 +254,7 @@ async def then(shelf: Shelf | None, point: Point, now: str, entropy: Entropy) ->
             found = []
         changed = tuple((each.kind, each.path) for each in found if not each.ignored)[:WINDOW]
     open_calls = ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls())
+    name = point.row.key or state.session_id[-6:]
     unseen = [f"e{item.seq}" for item in state.pending]
     more = f", and {len(unseen) - NAMED} more" if len(unseen) > NAMED else ""
     facts = {
@@ -269,7 +272,7 @@ async def then(shelf: Shelf | None, point: Point, now: str, entropy: Entropy) ->
         context_rows=context_rows(state),
         files=files,
         changed=changed,
-        fork_key=f"{state.session_id[-6:]}-at-{state.seq}-{entropy(4).hex()}" if forkable else "",
+        fork_key=f"{name[:60]}-at-{state.seq}-{entropy(4).hex()}" if forkable else "",
     )
 
 

@@ -18,9 +18,10 @@ from holdfast.facts.items import (
     ItemsRemoved,
     ItemsRetried,
 )
+from holdfast.kinds import ITEMS
 from holdfast.kinds.items import lists, output, schema
 from holdfast.kinds.items.conductor import allowed
-from holdfast.kinds.items.state import ItemsState, Outlook, items_of, items_state, outlook
+from holdfast.kinds.items.state import ItemsState, Outlook, errors, items_of, items_state, outlook
 from holdfast.log.base import Log, PostReceipt, Snapshots, Which
 from holdfast.service.intake import Intake
 from holdfast.service.opening import NewSession, Opened, Site, open_session, state_of
@@ -29,9 +30,6 @@ from holdfast.service.sessions import UNFINISHED, Store
 from holdfast.session.money import usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import Kinds, State
-
-AGENT = "items"
-"""Name of the agent of a run over a list."""
 
 NAMED = 5
 """Keys that a message names."""
@@ -180,9 +178,7 @@ def standing(state: State) -> Standing:
     """Describe how a run stands."""
     own, items = items_state(state), items_of(state.created)
     open_ = [item.seq for item in own.items.values() if item.status not in ("done", "quarantined")]
-    forecast, seconds = own.forecast, (own.ended_us - own.began_us) / 1e6
-    over = not open_ and forecast is not None and forecast.count == len(own.items)
-    cost = forecast.cost_pico if forecast is not None and not own.unpriced else None
+    error_seconds, error_cost = errors(own)
     return Standing(
         total=len(own.items),
         done=own.done,
@@ -198,8 +194,24 @@ def standing(state: State) -> Standing:
         out=items.out,
         oldest_us=own.added[min(open_)] if open_ else None,
         rest=outlook(own) if open_ else None,
-        error_seconds=seconds / forecast.seconds - 1 if over and forecast is not None and forecast.seconds else None,
-        error_cost=own.spent_pico / cost - 1 if over and cost else None,
+        error_seconds=error_seconds,
+        error_cost=error_cost,
+    )
+
+
+async def at_work(store: Store, row: SessionRow) -> bool:
+    """Return True if a process runs the run or one of its sessions; the run itself parks while they work."""
+    holders = await store.holders()
+    return any(each.session_id in holders for each in await store.sessions(Which(root=row.session_id)))
+
+
+def progress(state: State) -> str:
+    """Describe how far a run over a list is, such as `26 of 30 items done`; empty for another session."""
+    if state.created is None or state.created.items is None:
+        return ""
+    own = items_state(state)
+    return f"{own.done} of {len(own.items)} items done" + (
+        f", {own.quarantined} quarantined" if own.quarantined else ""
     )
 
 
@@ -220,8 +232,8 @@ async def oldest_us(store: Store, snapshots: Snapshots, kinds: Kinds) -> int | N
     """Return when the oldest item without an outcome was added, of all unfinished runs; None for none."""
     found = []
     for status in UNFINISHED:
-        for row in await store.sessions(Which(top=True, status=status, words=(AGENT,))):
-            if row.name == AGENT:
+        for row in await store.sessions(Which(top=True, status=status, words=(ITEMS,))):
+            if row.name == ITEMS:
                 state, _ = await recall(row.session_id, store, snapshots, kinds)
                 if state.created is not None and state.created.items is not None:
                     found.append(standing(state).oldest_us)

@@ -258,7 +258,7 @@ def _environment_recorded(state: State, fact: EnvironmentRecorded, event: Event)
     state.environment = "" if fact.error else fact.digest
 
 
-RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests until it is woken or told something")
+RESTING = ShiftEnded(status="parked", reason="person", detail="a fork; it continues after a message or a wake")
 """Initial state of a fork: it does not run by itself."""
 
 MADE_ANEW = frozenset(

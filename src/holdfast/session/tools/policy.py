@@ -61,7 +61,9 @@ def evaluate(
     parts. `age_s` is the age of the session and `uses` the number of calls that each rule has allowed: a rule that is
     bounded by either no longer matches once it is used up.
     """
-    live = [(at, rule) for at, rule in enumerate(rules) if _named(rule, tool) and _holds(rule, age_s, uses.get(at, 0))]
+    live = [
+        (at, rule) for at, rule in enumerate(rules) if is_about(rule, tool) and _holds(rule, age_s, uses.get(at, 0))
+    ]
     if not live:
         return Ruling("allow")
     live.reverse()
@@ -144,7 +146,8 @@ def _past_stars(reached: set[int], tokens: Sequence[str]) -> set[int]:
     return found
 
 
-def _named(rule: Rule | Grant, tool: str) -> bool:
+def is_about(rule: Rule | Grant, tool: str) -> bool:
+    """Return True if a rule judges calls of this tool: its main argument decides the rest."""
     return fnmatchcase(tool, rule.tool) or (
         isinstance(rule, Rule) and tool in _RUNS_LATER and fnmatchcase("bash", rule.tool)
     )
@@ -161,7 +164,7 @@ def grants(grant: Grant, tool: str, parts: Sequence[Part], *, whole: str, age_s:
 
 def covers(grant: Grant, tool: str, parts: Sequence[Part], *, whole: str) -> bool:
     """Return True if a grant is for such a call, even if it is used up."""
-    return _named(grant, tool) and all(_allows(grant.match, part, whole) for part in parts)
+    return is_about(grant, tool) and all(_allows(grant.match, part, whole) for part in parts)
 
 
 def policy_digest(rules: Sequence[Rule]) -> str:

@@ -23,13 +23,13 @@ from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.kinds.duty.actions import ClearAlert, EndFiring, FiringOutcome, OpenFiring, PollSource, RaiseAlert
-from holdfast.kinds.duty.acts.watching import clear_alert, poll, raise_alert
+from holdfast.kinds.duty.acts.watching import clear_alert, poll, raise_alert, watched
 from holdfast.kinds.duty.briefing import goal_of
 from holdfast.kinds.duty.conductor import EVENTLESS, decide
 from holdfast.kinds.duty.firing import REPORT, rules_of
 from holdfast.kinds.duty.fold import Running, of_duty
 from holdfast.repo.base import Kept, Owner
-from holdfast.session.actions import Action
+from holdfast.session.actions import Action, End
 from holdfast.session.context.text import action_digest
 from holdfast.session.money import path_of
 
@@ -42,18 +42,25 @@ class DutyActs(Acts):
 
     async def next(self) -> Action | None:
         """Carry out the conductor's decision, or return an action of any session."""
-        action = decide(self.shift.state, self.shift.doors.clock.now_us())
+        state, bell = self.shift.state, self.shift.doors.bell
+        rung = bell.rung(state.session_id)
+        action = decide(state, self.shift.doors.clock.now_us(), rung)
         match action:
             case OpenFiring():
                 await _open(self.shift, action)
             case EndFiring():
                 await _end(self.shift, action)
             case PollSource():
+                bell.answered(state.session_id, frozenset((action.trigger,)))
                 await poll(self.shift, action)
             case RaiseAlert():
                 await raise_alert(self.shift, action)
             case ClearAlert():
                 await clear_alert(self.shift, action)
+            case End():
+                bell.answered(state.session_id, rung)
+                bell.watch(state.session_id, watched(state))
+                return action
             case _:
                 return action
         return None

@@ -19,11 +19,13 @@ from holdfast.hands.base import ExecRequest, HandsSpec
 from holdfast.ids import new_hands_id
 from holdfast.kinds.duty.actions import ClearAlert, PollSource, RaiseAlert
 from holdfast.kinds.duty.alerts import is_open
+from holdfast.kinds.duty.conductor import is_held
 from holdfast.kinds.duty.fold import SourceState, of_duty
 from holdfast.session.context.text import action_digest
+from holdfast.session.state import State
 from holdfast.sources.command import Output
 from holdfast.sources.opening import open_source
-from holdfast.sources.settings import parse_settings
+from holdfast.sources.settings import DirectorySettings, parse_settings
 
 NOTES_MAX, NOTE_CHARACTERS = 10, 500
 """Most notes of a poll in its event, and most characters of one."""
@@ -68,6 +70,15 @@ async def poll(shift: Shift, action: PollSource) -> None:
     told = tuple(note[:NOTE_CHARACTERS] for note in (*notes[:NOTES_MAX], *more))
     fact = SourcePolled(trigger=trigger.name, cursor=polled.cursor, more=polled.more, notes=told)
     await shift.fact(fact, posts=posts)
+
+
+def watched(state: State) -> dict[str, DirectorySettings]:
+    """Return the directories whose changes matter now, by trigger: none while the duty polls nothing."""
+    own = of_duty(state)
+    if state.cancelled or state.paused or is_held(own):
+        return {}
+    found = {each.name: parse_settings(each.kind, each.settings) for each in own.duty.triggers}
+    return {name: each for name, each in found.items() if isinstance(each, DirectorySettings)}
 
 
 def offer_key(trigger: str, key: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from holdfast.facts.base import Erased
 from holdfast.facts.codec import Event, export_line
+from holdfast.kinds.mission.brief.audit_items import counts_of_items
 from holdfast.kinds.mission.brief.document import Brief
 from holdfast.session.money import usd
 
@@ -80,6 +81,11 @@ _TYPES: dict[str, frozenset[str]] = {
     "amended": frozenset({"contract.amended"}),
     "outside_paths": frozenset({"task.inspected"}),
     "child_failed": frozenset({"child.finished"}),
+    "items": frozenset(
+        {"items.added", "items.removed", "items.retried", "items.checkpoint", "items.forecast", "items.reduced",
+         "item.ended", "item.failed", "item.quarantined", "item.audited"}
+    ),
+    "quarantined": frozenset({"item.quarantined", "item.failed", "item.audited"}),
     "spend": frozenset(
         {"span.model_request_end", "agent.tool_result", "tool.outcome_unknown", "tool.dispatched"}
     ),
@@ -205,7 +211,7 @@ def _numbers(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
     for name, counts in COUNTED.items():
         within = logs[:1] if name in _TOP_ONLY else logs
         counted[name] = sum(counts(raw, log.kind == "judge") for log in within for raw in _news(brief, log))
-    counted |= _spent(brief, logs)
+    counted |= _spent(brief, logs) | counts_of_items(logs[0].events)
     counted["sessions"] = len(logs)
     counted["waits"] = sum(len(_open_items(log)) for log in logs)
     for name, said in brief.numbers.items():

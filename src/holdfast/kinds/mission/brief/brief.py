@@ -17,7 +17,9 @@ from holdfast.facts.model import AgentMessage, ModelRequestEnd
 from holdfast.facts.shift import ChildFinished, ShiftEnded
 from holdfast.facts.task import RepoMerged, TaskRefused
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.kinds.items.state import ItemsState
 from holdfast.kinds.mission.brief import events as brief_kinds
+from holdfast.kinds.mission.brief import items as brief_items
 from holdfast.kinds.mission.brief import mission as brief_mission
 from holdfast.kinds.mission.brief.decisions import asked, decisions, items_of, told
 from holdfast.kinds.mission.brief.document import (
@@ -144,14 +146,15 @@ def brief(
     """
     tree = Tree(events, below, since_us)
     known = Known(tree, of_mission(state)) if mission_of(state) is not None else None
+    run = brief_items.run_of(state)
     found = brief_kinds.scan(tree)
     spent = by_role(tree)
     decide = decisions(tree, state, known, running=running)
     sections = [
         (DECIDE, decide),
-        (STANDS, _stands(tree, known, told(decide))),
+        (STANDS, _stands(tree, known, told(decide)) if run is None else brief_items.stands(tree, state, run)),
         (CHANGED, (*_changed(tree, known, changed), *brief_kinds.lines(brief_kinds.NEWS, found, tree.top.session_id))),
-        (WRONG, _wrong(tree, found, decide)),
+        (WRONG, _wrong(tree, found, decide, run)),
         (MONEY, lines(spent, state.limits.budget_pico, tree.name)),
     ]
     mission = state.created.mission if state.created is not None else None
@@ -162,7 +165,7 @@ def brief(
         _headline(tree, state, len(decide), running=running),
         state.seq,
         tuple(Section(title, lines) for title, lines in sections if lines),
-        _numbers(tree, known, found, spent),
+        {**_numbers(tree, known, found, spent), **(brief_items.numbers(run) if run else {})},
         since_us,
         mission.repo if mission is not None else "",
         of_mission(state).ref if mission_of(state) is not None else "",
@@ -243,11 +246,13 @@ def _changed(tree: Tree, known: Known | None, paths: Sequence[str]) -> tuple[Lin
     )
 
 
-def _wrong(tree: Tree, found: Found, decide: tuple[Line, ...]) -> tuple[Line, ...]:
-    """List problems, except those that a decision covers."""
+def _wrong(tree: Tree, found: Found, decide: tuple[Line, ...], run: ItemsState | None) -> tuple[Line, ...]:
+    """List problems, except those that a decision covers. Failed sessions of a run over a list are only tries."""
     lines = brief_kinds.lines(brief_kinds.WRONG, found, tree.top.session_id)
     names, items = told(decide), asked(decide)
     kept = [line for line in lines if not _is_told(tree, line, names, items)]
+    if run is not None:
+        return (*brief_items.quarantined(tree, run), *kept)
     return (*kept, *_failed(tree, " ".join(each.text for line in kept for each in line.examples)))
 
 

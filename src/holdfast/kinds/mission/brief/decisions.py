@@ -8,6 +8,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalRequested, ItemKind
 from holdfast.kinds import LOOP
 from holdfast.kinds.mission.brief.document import Line, Option, Part, Tree, of, plain
+from holdfast.kinds.mission.brief.items import again, run_of
 from holdfast.kinds.mission.brief.mission import Known
 from holdfast.session.money import usd
 from holdfast.session.rows import ItemRow, item_of, next_item
@@ -38,6 +39,8 @@ def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -
             if item.status != "open" or event is None or not isinstance(event.fact, ApprovalRequested):
                 continue
             line, key = _item(tree, part, item, event, known), event.fact.account_id or item.item_id
+            if item.kind == "escalation" and part is tree.top and run_of(state) is not None:
+                line = replace(line, options=(*line.options, again(tree)))
             if key in found:  # two workers asked for the same budget
                 line = replace(found[key][1], evidence=(*found[key][1].evidence, *line.evidence))
             found[key] = (list(LEADS).index(item.kind), line)

@@ -220,10 +220,10 @@ LINKS_MAX = 3
 INLINE, BELOW, BELOW_LEAST = 4, 10, 2
 """Most examples in a line, most in lines of their own, and the least that the latter are cut to."""
 
-_BELOW = frozenset({"waits", "unmet", "given_up"})
+_BELOW = frozenset({"waits", "unmet", "given_up", "quarantined"})
 """Kinds whose examples each get their own line."""
 
-_FIRST = {"stands": 0, "spend": 1, "stopped": 2, "waits": 3}
+_FIRST = {"stands": 0, "items": 0, "spend": 1, "stopped": 2, "waits": 3}
 """Kinds that are cut last."""
 
 Typed = Callable[..., str]
