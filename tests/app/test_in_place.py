@@ -97,7 +97,7 @@ def test_a_loop_asks_where_it_runs(type: Type, tmp_path: Path) -> None:
         "--",
         "bash",
         "-c",
-        "test -e now && touch US-001",
+        "! test -e now || touch US-001",
     )
     with Session(*words, rows=60) as terminal:
         terminal.until("Approve?")
