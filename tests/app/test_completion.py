@@ -61,8 +61,8 @@ def test_bash_completes_commands_flags_values_and_names(script_of: Type, holdfas
     script_of("bash")
     ((item,),) = rows(holdfast_home / "holdfast.db", "select item_id from items")
     assert set(completed("holdfast", "")) == {*VERBS}
-    assert completed("holdfast", "mi") == ["mission"]
-    assert completed("holdfast", "help", "mi") == ["mission"]
+    assert completed("holdfast", "mis") == ["mission"]
+    assert completed("holdfast", "help", "mis") == ["mission"]
     assert {"run", "init", "deliver"} <= set(completed("holdfast", "mission", ""))
     assert completed("holdfast", "mission", "run", "--mod") == ["--model"]
     assert set(completed("holdfast", "show", "")) == {"greet", "asks"}

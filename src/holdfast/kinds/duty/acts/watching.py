@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Shift
@@ -25,7 +26,7 @@ from holdfast.session.context.text import action_digest
 from holdfast.session.state import State
 from holdfast.sources.command import Output
 from holdfast.sources.opening import open_source
-from holdfast.sources.settings import DirectorySettings, parse_settings
+from holdfast.sources.settings import KINDS, DirectorySettings, parse_settings
 
 NOTES_MAX, NOTE_CHARACTERS = 10, 500
 """Most notes of a poll in its event, and most characters of one."""
@@ -77,8 +78,8 @@ def watched(state: State) -> dict[str, DirectorySettings]:
     own = of_duty(state)
     if state.cancelled or state.paused or is_held(own):
         return {}
-    found = {each.name: parse_settings(each.kind, each.settings) for each in own.duty.triggers}
-    return {name: each for name, each in found.items() if isinstance(each, DirectorySettings)}
+    found = {each.name: each for each in own.duty.triggers if KINDS.get(each.kind) is DirectorySettings}
+    return {name: msgspec.convert(each.settings, DirectorySettings) for name, each in found.items()}
 
 
 def offer_key(trigger: str, key: str) -> str:
