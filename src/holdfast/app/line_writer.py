@@ -47,7 +47,7 @@ class LineWriter:
             self._hold(data)
 
     def close(self) -> None:
-        """Write the waiting lines; give up after `END_S`, since nobody reads them."""
+        """Write the waiting lines; give up after `END_S`, since the reader may have stopped."""
         with self._changed:
             self._report()
             self._ends = True

@@ -12,14 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.errors import (
-    EmergencyStop,
-    Fenced,
-    HeadMoved,
-    LeaseHeld,
-    SchemaTooNew,
-    UsageError,
-)
+from holdfast.errors import EmergencyStop, Fenced, HeadMoved, LeaseHeld, SchemaTooNew, UsageError
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import SCHEMA, Draft, Event, body_digest, chain, genesis, prepare
 from holdfast.facts.people import ApprovalRequested

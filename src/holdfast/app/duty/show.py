@@ -65,7 +65,7 @@ async def list_run(call: Call) -> int:
 
 
 UNTOUCHED = "due"
-"""A duty that no process has run yet is not late: nobody promised to run it."""
+"""Said of a duty that no process has run yet: it is due, but not late."""
 
 
 def _next(each: Overview, now_us: int) -> str:

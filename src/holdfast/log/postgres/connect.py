@@ -48,7 +48,7 @@ _TEXT = queries("queries.sql", "postgres.sql")
 _TEXT["append_one"] = _TEXT["append_one"].format(update_session=_TEXT["update_session"])
 _CHANGES = ("move_session", "update_session", "save_item")
 _ONE_ROW = "with changed as ({} returning 1) select 1 / count(*) from changed"
-"""Lets a statement that should change one row fail if it changes none: nobody waits for its answer."""
+"""Makes a statement that must change one row fail if it changes none; in a pipeline its count comes too late."""
 
 SQL = {name: as_postgres(_ONE_ROW.format(text) if name in _CHANGES else text) for name, text in _TEXT.items()}
 _filtered = cache(lambda name, conditions: as_postgres(_TEXT[name].format(conditions=conditions)))

@@ -79,10 +79,8 @@ async def _open(shift: Shift, action: OpenFiring) -> None:
     triggers = [await shift.body(offer.seq) for offer in action.offers]
     first, up = action.offers[0], created.parent
     # Who has the secret of a webhook can forge its deliveries, and no agent needs it.
-    policy, proving = (
-        state.outside.policy,
-        {each.settings.get("secret") for each in own.duty.triggers if each.kind == WEBHOOK},
-    )
+    proving = {each.settings.get("secret") for each in own.duty.triggers if each.kind == WEBHOOK}
+    policy = state.outside.policy
     child = SessionCreated(
         goal=goal_of(own, action.number, triggers, now_us),
         agent=msgspec.structs.replace(
