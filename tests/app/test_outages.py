@@ -12,6 +12,7 @@ import pytest
 from holdfast.session.decide import providers
 from tests.app.families import PRICE, WAITS, lead, opens, says, stands
 from tests.app.terminal import Type, ended, script, spawn, turn
+from tests.support.waiting import until
 
 LIMITED = {"error": "rate_limited", "retry_after_s": 1.0}
 """A turn whose provider asks to wait; the request after it gets the turn."""
@@ -39,6 +40,16 @@ def test_scripts_and_pipes_get_the_exit_status_at_once(type: Type, tmp_path: Pat
     model = script(tmp_path / "m.json", turn(text="Here again.", **LIMITED))
     said = type("run", "x", "--model", model, "--no-sandbox", *words).went(4)
     assert "waits for its provider" not in said.err
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_command_that_waits_continues_what_waits_elsewhere(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
+    model = script(tmp_path / "m.json", turn(text="Here again.", **LIMITED))
+    type("run", "x", "--model", model, "--session-id", "left", "--no-sandbox", "--wait", "0").went(4)
+    other = script(tmp_path / "n.json", turn(text="So am I.", error="rate_limited", retry_after_s=6.0))
+    said = type("run", "x", "--model", other, "--session-id", "waits", "--no-sandbox", "--wait", "1m").went()
+    assert said.err.count("left waits for its provider too, and goes on in the background") == 1
+    until(lambda: stands(holdfast_home)["done"] == 2)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -10,6 +10,7 @@ import random
 import subprocess
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -107,11 +108,15 @@ async def test_prune_of_a_large_home(tmp_path: Path, holdfast_home: Path) -> Non
     assert freed >= 0.8 * reclaimable
 
 
-SESSIONS, BACKUPS, STEPS, WOKEN = 20, 20, 400, 3
+SESSIONS, BACKUPS, STEPS, WOKEN = 20, 20, 1_000, 3
 
 
 def steps_of(file: Path) -> Counter[str]:
     return Counter(file.read_text().split()) if file.exists() else Counter()
+
+
+def has_steps(file: Path) -> bool:
+    return len(steps_of(file)) >= 3
 
 
 async def asked(home: Path) -> tuple[dict[str, int], dict[str, set[str]]]:
@@ -163,10 +168,9 @@ def test_backups_of_a_home_at_work(tmp_path: Path, holdfast_home: Path) -> None:
             found, steps = anyio.run(asked, then)
             missing += sum(found[name] < head for name, head in heads.items())
             keys = chance.sample(sorted(steps), WOKEN)
-            woken = [spawn("wake", key, "--home", then) for key in keys]
-            for process in woken:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(6.0)
+            for process, key in [(spawn("wake", key, "--home", then), key) for key in keys]:
+                file = out / f"{key.removeprefix('k')}.home{number}"
+                until(partial(has_steps, file), process)
                 process.kill()
                 ended(process)
             kill_all(then)

@@ -23,7 +23,7 @@ from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.running.in_place import answer_here
 from holdfast.app.running.interrupted import offer_to_end
-from holdfast.app.running.outages import Outages
+from holdfast.app.running.outages import Outages, continue_others
 from holdfast.app.screen.activity import Below
 from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
 from holdfast.app.screen.panel import Board
@@ -96,10 +96,13 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
 
     async def work() -> None:
         if not stays:
-            await _to_its_stop(call, runtime, session_id, doors, steal)
+            await _to_its_stop(call, runtime, session_id, doors, steal, await _outages(call, runtime, session_id))
             return
         with closing(attend(runtime.home, session_id, runtime.worker.worker_id, database_path(call.settings))):
-            at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, stays=True)
+            outages = await _outages(call, runtime, session_id)
+            at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, outages, stays=True)
+            if outages is not None:
+                at_work = partial(alongside, at_work, partial(continue_others, call, runtime, session_id, outages))
             await alongside(at_work, partial(look_after, runtime, session_id))
 
     asking = partial(answer_here, call, runtime, session_id)
@@ -181,14 +184,20 @@ async def _shown(
 
 
 async def _to_its_stop(
-    call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool, *, stays: bool = False
+    call: Call,
+    runtime: Runtime,
+    session_id: str,
+    doors: Doors,
+    steal: bool,
+    outages: Outages | None,
+    *,
+    stays: bool = False,
 ) -> None:
     """Run the session and all below it until none of them is due.
 
     With `stays`, also wait while their jobs run, which needs no brain.
     """
     family = Family(call, runtime)
-    wait_s = await _longest_wait_s(call, runtime, session_id)
     dispatcher = InlineDispatcher(
         runtime.store,
         SystemClock(),
@@ -197,7 +206,7 @@ async def _to_its_stop(
         limit=TOGETHER,
         on_error=family.failed,
         stays=stays,
-        waits=Outages(call.note, SystemClock(), wait_s).waits if wait_s else None,
+        waits=outages.waits if outages is not None else None,
     )
 
     async def handle(each: str) -> None:
@@ -224,6 +233,12 @@ async def _to_its_stop(
 
     await dispatcher.ring(session_id)
     await dispatcher.run(handle)
+
+
+async def _outages(call: Call, runtime: Runtime, session_id: str) -> Outages | None:
+    """Return what decides on waits of this command; None if it waits through no outage."""
+    wait_s = await _longest_wait_s(call, runtime, session_id)
+    return Outages(call.note, SystemClock(), wait_s) if wait_s else None
 
 
 async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> float:
