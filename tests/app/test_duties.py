@@ -159,6 +159,7 @@ def refused(said: Said, *words: str) -> None:
         (("1h", " "), "goal"),
         (("1h", "g", "--budget", "-1"), "is not an amount"),
         (("1h", "g", "--read", "nowhere"), "is not a folder"),
+        (("1h", "g", "--read", "/proc"), "the sandbox has a /proc of its own"),
         (("1h", "g", "--name", "a b"), "letters, digits"),
         (("1h", "g", "--alert", "errors >"), "'errors >' cannot be used"),
         (("1h", "g", "--alert", "errors"), "is no condition"),

@@ -41,7 +41,7 @@ USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("run", "--session-id", "new"), ("no session 'new' yet", "the goal is empty")),
     (("run", "bad \udcff goal"), ("'bad \\udcff goal'", "not valid UTF-8")),
     (("show", "\udcff"), ("not valid UTF-8",)),
-    (("run", "x"), ("no model is named", "--model scripted:FILE")),
+    (("run", "x"), ("no model is named", "config set model", "--model")),
     (("run", "x", "--model", "nobody:large"), ("unknown model 'nobody:large'", "scripted:FILE")),
     (("run", "x", "--model", "scripted:"), ("names no file", "--model scripted:FILE")),
     (("run", "x", "--model", "scripted:gone.json"), ("gone.json", "No such file", "--model scripted:FILE")),

@@ -219,8 +219,8 @@ def check_model_name(name: str) -> None:
         return
     if not name:
         raise UsageError(
-            "no model is named; give one with --model, for example --model scripted:FILE; `holdfast doctor` "
-            "proposes one for the keys that are here"
+            "no model is named: set one with `holdfast config set model NAME`, or with --model for one command; "
+            "`holdfast doctor` proposes one for the keys that are here"
         )
     if provider not in REMOTES:
         owner = next((owner for start, owner in MAKERS.items() if name.startswith(start)), "")

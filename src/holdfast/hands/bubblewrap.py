@@ -227,12 +227,17 @@ def _guarded(workspace: str, shown: str, names: tuple[str, ...]) -> list[str]:
     ]
 
 
+def is_taken(inside: str) -> bool:
+    """Return True for a path that the sandbox itself uses, so that no folder can be shown there."""
+    return any(inside == path or inside.startswith(path + "/") for path in _RESERVED)
+
+
 def _extras(read_only: dict[str, str]) -> list[str]:
     out = []
     for here, inside in read_only.items():
         if os.path.normpath(inside) != inside or not inside.startswith("/") or inside == "/":
             raise UsageError(f"{inside!r} is not an absolute path for {here} inside the sandbox")
-        if any(inside == path or inside.startswith(path + "/") for path in _RESERVED):
+        if is_taken(inside):
             raise UsageError(f"{inside} is taken inside the sandbox; choose another place for {here}, such as /mnt/…")
         if not os.path.exists(here):
             raise UsageError(f"{here}, wanted read-only at {inside}, does not exist")

@@ -25,6 +25,7 @@ from holdfast.clock import SystemClock, local_time
 from holdfast.errors import CannotRunSafely, NotTrusted, UsageError
 from holdfast.facts.duty import Alert, Duty
 from holdfast.facts.session import Agent, SessionCreated
+from holdfast.hands.bubblewrap import is_taken
 from holdfast.kinds import DUTY
 from holdfast.kinds.duty.firing import REPORT
 from holdfast.kinds.duty.schedule import due_us, next_instant
@@ -165,8 +166,9 @@ async def _add(call: Call, file: DutyFile, agent: Agent, where: str, folder: Pat
         agent, name=DUTY, model=settled_model(agent.model, args.base_url), fallbacks=fallbacks,
         rules=load_rules(args.rules, args.rule_flags),
     )  # fmt: skip
+    sandbox = not args.no_sandbox
     workspace = msgspec.structs.replace(
-        workspace_of(settings, None, sandbox=not args.no_sandbox), read_only=_readable(file.read, folder, where)
+        workspace_of(settings, None, sandbox=sandbox), read_only=_readable(file.read, folder, where, sandbox=sandbox)
     )
     new = NewSession(
         goal=file.goal,
@@ -196,7 +198,7 @@ async def _add(call: Call, file: DutyFile, agent: Agent, where: str, folder: Pat
     return 0
 
 
-def _readable(folders: tuple[str, ...], base: Path, where: str) -> dict[str, str]:
+def _readable(folders: tuple[str, ...], base: Path, where: str, *, sandbox: bool) -> dict[str, str]:
     """Return the folders that firings may read, by their paths. Raises `UsageError`."""
     found = {}
     for name in folders:
@@ -204,6 +206,8 @@ def _readable(folders: tuple[str, ...], base: Path, where: str) -> dict[str, str
         if not path.is_dir():
             raise UsageError(f"read in {where}: {name!r} is not a folder; nothing was added")
         check_workspace(path, config_folder())
+        if sandbox and is_taken(str(path)):
+            raise UsageError(f"read in {where}: the sandbox has a {path} of its own; nothing was added: move it")
         found[str(path)] = str(path)
     return found
 

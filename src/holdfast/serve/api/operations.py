@@ -20,8 +20,8 @@ PREFIX = "/holdfast/v1"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-KEY_MAX = 200
-"""Characters of an idempotency key."""
+POSITION_DIGITS, KEY_MAX = 16, 200
+"""Characters of the id of an event, and of an idempotency key."""
 
 
 class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +37,7 @@ class Asked(Generic[Q_co, B_co]):
     """One request: its caller, the parts of its path, and its checked query and body.
 
     `key` is the idempotency key, empty without one; it belongs to its caller alone. `last_event_id` is that of an event
-    stream that goes on.
+    stream that goes on, None for one that begins.
     """
 
     site: Site
@@ -46,7 +46,7 @@ class Asked(Generic[Q_co, B_co]):
     query: Q_co
     body: B_co
     key: str
-    last_event_id: str
+    last_event_id: int | None
 
     async def session(self) -> SessionRow:
         """Return the session in the path. Raises `UnknownSession`."""
@@ -92,7 +92,7 @@ class Operation:
                 self._query(request),
                 await self._body(request),
                 f"http:{visitor.credential.name}:{key}" if key else "",
-                request.headers.get("last-event-id", ""),
+                self._last_event_id(request),
             )
             result = await self.handler(asked)
             if self.result is None:
@@ -101,6 +101,12 @@ class Operation:
             return Response(msgspec.json.encode(result), media_type="application/json")
 
         return endpoint
+
+    def _last_event_id(self, request: Request) -> int | None:
+        given = request.headers.get("last-event-id", "") if self.media_type == "text/event-stream" else ""
+        if given and (not (given.isascii() and given.isdecimal()) or len(given) > POSITION_DIGITS):
+            raise Refusal(400, "invalid_request", f"Last-Event-ID {given[:40]!r} is not the id of an event")
+        return int(given) if given else None
 
     def _query(self, request: Request) -> msgspec.Struct:
         given = request.query_params
