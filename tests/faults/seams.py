@@ -77,6 +77,7 @@ class StruckStore:
         self.read = store.read
         self.wait = store.wait
         self.changed = store.changed
+        self.confirm = store.confirm
         self.renew = store.renew
         self.release = store.release
         self.holders = store.holders

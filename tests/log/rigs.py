@@ -187,6 +187,10 @@ async def postgres_rig(home: Path, address: str) -> AsyncIterator[PostgresRig]:
             rig.end()
 
 
+def port_of(address: str) -> int:
+    return int(address.rsplit(":", 1)[1].split("/")[0])
+
+
 async def open_postgres(address: str, folder: str, home: Path) -> PostgresStore:
     return await PostgresStore.open(
         address, workers=home / "workers", clock=SystemClock(), folder=folder, patience_s=PATIENCE_S

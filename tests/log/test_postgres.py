@@ -21,7 +21,7 @@ from holdfast.log.postgres.store import PostgresStore
 from holdfast.log.sql.statements import SCHEMA_VERSION
 from holdfast.session.home import HOME
 from holdfast.testing.log import CHECKS, Scenario
-from tests.log.rigs import PostgresRig, another_store, open_postgres, postgres_rig
+from tests.log.rigs import PostgresRig, another_store, open_postgres, port_of, postgres_rig
 from tests.support.commit_proxy import commit_proxy
 from tests.support.databases import free_port, postgres_server
 from tests.support.waiting import PATIENCE_S
@@ -42,10 +42,6 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def test_store(check: str, holdfast_home: Path, postgres: str) -> None:
     async with postgres_rig(holdfast_home, postgres) as rig:
         await CHECKS[check](rig)
-
-
-def port_of(address: str) -> int:
-    return int(address.rsplit(":", 1)[1].split("/")[0])
 
 
 async def test_a_commit_without_an_answer_is_looked_up(holdfast_home: Path, postgres: str) -> None:
@@ -274,3 +270,13 @@ async def test_tables_from_another_server_are_numbered_again(holdfast_home: Path
         assert [seq_of(each) for each in await tail(rig)] == [("ses_a", 1), ("ses_a", 2), ("ses_a", 3)]
         async with another_store(rig):
             pass
+
+
+async def test_a_worker_that_cannot_beat_takes_nothing(holdfast_home: Path, postgres: str) -> None:
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        case = Scenario(rig)
+        await case.open()
+        with rig.sql() as sql:
+            sql.execute("alter table workers rename to elsewhere")
+        with pytest.raises(LogUnavailable, match="lacks a table"):
+            await case.take()

@@ -1,4 +1,4 @@
-"""A proxy before PostgreSQL that cuts connections at a commit, in a thread of its own."""
+"""A proxy before PostgreSQL that cuts connections at a commit, or holds back what is sent, in threads of its own."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ _COMMITS = (b"commit", b"with moved as")
 """Statements that commit: the end of a transaction, and an append in one statement."""
 
 Cut = Literal["before", "after"]
+Way = Literal["there", "back"]
 
 
 class CommitProxy:
     """Forwards everything, until `cuts` is not empty: the next commit then takes one and breaks its connection.
 
-    `before`: the server never gets the commit. `after`: the server answers it, and the answer is lost.
+    `before`: the server never gets the commit. `after`: the server answers it, and the answer is lost. While the event
+    of a way is not set, nothing passes in that direction, as in a parted network.
     """
 
     def __init__(self, upstream: int) -> None:
         self.port = free_port()
         self.cuts: list[Cut] = []
         self.made = 0
+        self.ways: dict[Way, threading.Event] = {"there": threading.Event(), "back": threading.Event()}
+        for way in self.ways.values():
+            way.set()
         self._upstream = upstream
         self._listener = socket.create_server(("127.0.0.1", self.port))
 
@@ -53,6 +58,7 @@ class CommitProxy:
                         break
                     if cut == "after":
                         losing.set()
+                    self.ways["there"].wait()
                     server.sendall(data)
             _shut(server, client)
             back.join()
@@ -61,6 +67,7 @@ class CommitProxy:
         lost = b""
         with contextlib.suppress(OSError):
             while data := server.recv(1 << 20):
+                self.ways["back"].wait()
                 if not losing.is_set():
                     client.sendall(data)
                     continue

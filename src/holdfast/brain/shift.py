@@ -138,9 +138,12 @@ class Shift:
     async def decision(self, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
         """Append under the epoch and the head of the decision (S2), with posts to other sessions (S4).
 
-        Raises `HeadMoved` if an event arrived since: refresh, decide again.
+        What was decided may begin when it returns: the lease is confirmed after the append. Raises `HeadMoved` if an
+        event arrived since: refresh, decide again.
         """
-        return await self._append(facts, posts, head=True)
+        events = await self._append(facts, posts, head=True)
+        await self.doors.leases.confirm(self.lease)
+        return events
 
     async def fact(self, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
         """Append the outcome of an effect, under the epoch alone (S2), after a new reading if the clock was set: a wait

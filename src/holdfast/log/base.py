@@ -126,7 +126,7 @@ class Snapshots(Protocol):
 
 
 class Leases(Protocol):
-    """Leases of sessions. A lease lives as long as its holder's process and is never a stored flag (S5)."""
+    """Leases of sessions. A lease lives as long as its holder's process, or beats of it, and is no stored flag (S5)."""
 
     async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """Take a session's lease and append `draft`, a `shift.started`, under the next epoch, in one transaction.
@@ -134,6 +134,13 @@ class Leases(Protocol):
         With `head`, this is a decision: raises `HeadMoved` unless that is the session's head (S2).
         Raises `LeaseHeld` while a live process holds the lease. With `steal`, it is taken anyway, and a
         `lease.stolen` precedes the shift. Raises `EmergencyStop` while the home is stopped.
+        """
+        ...
+
+    async def confirm(self, lease: Lease) -> None:
+        """Return once no other process can have taken the lease; call it before an effect begins.
+
+        It waits while this process cannot know. Raises `Fenced` if the lease was taken.
         """
         ...
 

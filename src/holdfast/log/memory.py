@@ -222,6 +222,9 @@ class MemoryStore:
         self._live.add(lease.worker_id)
         return lease
 
+    async def confirm(self, lease: Lease) -> None:
+        """See `Leases.confirm`. Workers end without a pause here."""
+
     async def renew(self, lease: Lease) -> None:
         await anyio.lowlevel.checkpoint()
         row = self._row(lease.session_id)

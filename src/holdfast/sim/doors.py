@@ -139,6 +139,9 @@ class StoreDoor:
         await self._process.seam("acquire, done")
         return lease
 
+    async def confirm(self, lease: Lease) -> None:
+        await self._store.confirm(lease)
+
     async def renew(self, lease: Lease) -> None:
         await self._process.through("renew", lambda: self._store.renew(lease))
 

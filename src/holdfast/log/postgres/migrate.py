@@ -122,14 +122,14 @@ def _is_ahead(connection: Connection) -> bool:
 
 
 def _check_place(connection: Connection, place: str, place_id: str) -> None:
-    """Refuse another place: the locks of its workers cannot be seen from here (S5)."""
+    """Refuse another place: a brain there would give up the hands of this one while they still run."""
     db = PostgresDatabase(connection)
     db.run("claim_place", {"place": place_id})
     owner = db.run("place").fetchone()
     if owner is not None and owner[0] != place_id:
         raise LogUnavailable(
-            f"{place} is the log of another home ({owner[0]}), and the workers of two homes cannot see each other; "
-            "nothing was written: use that home, or another database"
+            f"{place} is the log of another home ({owner[0]}), and a database serves one home; nothing was written: "
+            "use that home, or another database"
         )
 
 

@@ -40,6 +40,10 @@ class PostgresReader(Reader):
             yield from page
             after = page[-1][0]
 
+    def living(self, names: list[str], *, wary: bool) -> dict[str, str]:
+        """Return those of the workers whose beats are young, with their places; with `wary`, all that have a row."""
+        return dict(self._rows("living", names=names, wary=wary).fetchall())
+
     @contextmanager
     def _consistent(self) -> Iterator[None]:
         if self._inside:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
+import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import psycopg
 
 from holdfast.clock import Clock
 from holdfast.facts.base import Fact
+from holdfast.facts.codec import Draft
+from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import Entropy, system_entropy
-from holdfast.log.base import Snapshot
+from holdfast.log.base import Lease, Snapshot
 from holdfast.log.postgres.append import Writer
-from holdfast.log.postgres.connect import FOLDER, Connection, connect, place_of
+from holdfast.log.postgres.beats import TTL_S, Beats
+from holdfast.log.postgres.connect import FOLDER, Connection, connect, is_lost, place_of, translated
 from holdfast.log.postgres.migrate import check, place_id_in
 from holdfast.log.postgres.patience import PATIENCE_S, Patience
 from holdfast.log.postgres.read import PostgresReader, TableProbe
 from holdfast.log.sql.store import SqlStore
-from holdfast.log.sql.threads import ConnectionThread, Watch
+from holdfast.log.sql.threads import ConnectionThread, Watch, soon_here
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Look
+from holdfast.log.worker_locks import is_live
 
 T = TypeVar("T")
 
@@ -40,13 +46,24 @@ class PostgresStore(SqlStore[PostgresReader]):
     """
 
     def __init__(
-        self, address: str, workers: Path, clock: Clock, entropy: Entropy, folder: str, patience_s: float
+        self,
+        address: str,
+        workers: Path,
+        clock: Clock,
+        entropy: Entropy,
+        folder: str,
+        patience_s: float,
+        place: str,
+        ttl_s: float,
     ) -> None:
         self._connect = partial(connect, address, folder)
+        self._place = place
+        self._beats = Beats(self._connect, place, ttl_s)
         super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S))
         self._writing = ConnectionThread("holdfast-log-write", self._connect, _WRITERS)
         self._reading = ConnectionThread("holdfast-log-read", self._connect, _READERS)
-        self._patience = partial(Patience, place_of(address), patience_s=patience_s)
+        self._shown, self._patience_s = place_of(address), patience_s
+        self._patience = partial(Patience, self._shown, patience_s=patience_s)
         self._writes, self._reads = self._patience(threads=self._writing), self._patience(threads=self._reading)
         self._writer = Writer(self._writing, self._writes)
 
@@ -60,26 +77,64 @@ class PostgresStore(SqlStore[PostgresReader]):
         entropy: Entropy = system_entropy,
         folder: str = FOLDER,
         patience_s: float = PATIENCE_S,
+        ttl_s: float = TTL_S,
     ) -> Self:
         """Open the log at an address that libpq understands. `workers` is the folder of the workers' lock files.
 
-        The tables must exist: `holdfast migrate` makes them. A database that goes away is retried for `patience_s`.
-        Raises `LogUnavailable` or `SchemaTooNew`; then nothing was written.
+        The tables must exist: `holdfast migrate` makes them. A database that goes away is retried for `patience_s`, and
+        a worker that is silent for `ttl_s` counts as dead. Raises `LogUnavailable` or `SchemaTooNew`; then nothing was
+        written.
         """
 
-        def look() -> None:
-            check(address, place_id_in(workers, entropy), folder)
+        def look() -> str:
+            place = place_id_in(workers, entropy)
+            check(address, place, folder)
+            return place
 
-        await anyio.to_thread.run_sync(look)
-        return cls(address, workers, clock, entropy, folder, patience_s)
+        place = await anyio.to_thread.run_sync(look)
+        return cls(address, workers, clock, entropy, folder, patience_s, place, ttl_s)
 
     async def close(self) -> None:
         """End the threads and close their connections. Safe to repeat."""
         self._writes.close()
         self._reads.close()
+        await anyio.to_thread.run_sync(self._beats.close)
         await anyio.to_thread.run_sync(self._watch.close)
         await self._reading.close()
         await self._writing.close()
+
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
+        """Take a lease, once the worker beats. See `Leases.acquire`."""
+        if isinstance(draft.fact, ShiftStarted):
+            self._beats.enroll(draft.fact.worker_id, soon_here())
+            await self._until_fresh()
+        return await super().acquire(session_id, draft, steal=steal, head=head)
+
+    async def confirm(self, lease: Lease) -> None:
+        """See `Leases.confirm`. It looks at the lease only after a time without acknowledged beats."""
+        if not self._beats.is_fresh():
+            await self._until_fresh()
+            await self.renew(lease)
+
+    async def _until_fresh(self) -> None:
+        """Wait until the workers of this process beat. Raises `LogUnavailable` if they cannot for long."""
+        with anyio.move_on_after(self._patience_s):
+            while not self._beats.is_fresh():
+                self._reading.check_open()
+                await anyio.to_thread.run_sync(self._beats.wait, abandon_on_cancel=True)
+                if self._beats.trouble is not None and not is_lost(self._beats.trouble):
+                    break
+            else:
+                return
+        trouble = self._beats.trouble or psycopg.OperationalError("it takes no beats of this worker")
+        raise translated(trouble, self._shown)
+
+    def _living(self, workers: Iterable[str], reader: PostgresReader | None = None) -> set[str]:
+        """Return those of the workers that live: their beats are young, and for this place the kernel says so too."""
+        names = sorted(set(workers) - {""})
+        reader = reader or PostgresReader(self._writing.connection())
+        found = reader.living(names, wary=self._beats.is_wary()) if names else {}
+        return {name for name, place in found.items() if place != self._place or is_live(self._workers, name)}
 
     async def save(self, snapshot: Snapshot) -> None:
         await self._writing.run(lambda: self._writer.save(snapshot))

@@ -74,3 +74,23 @@ insert into meta (name, value) values ('place', :place) on conflict (name) do no
 
 -- name: place
 select value from meta where name = 'place';
+
+-- name: beat
+insert into workers (worker_id, place, beat_at, ttl_s)
+select name, :place, clock_timestamp(), cast(:ttl_s as double precision)
+from unnest(cast(:names as text[])) as each(name)
+on conflict (worker_id) do update set place = excluded.place, beat_at = excluded.beat_at, ttl_s = excluded.ttl_s;
+
+-- name: leave
+delete from workers where worker_id = any(cast(:names as text[]));
+
+-- name: forget_workers
+-- Removes rows of workers that died long ago.
+delete from workers where beat_at < clock_timestamp() - interval '1 hour';
+
+-- name: living
+-- Those of the workers that may live, with their places. For one lifetime after a start of the database nobody is dead:
+-- no worker could beat while it was away. With `wary`, a worker lives that has a row at all.
+select worker_id, place from workers
+where worker_id = any(cast(:names as text[]))
+    and (:wary or clock_timestamp() < greatest(beat_at, pg_postmaster_start_time()) + ttl_s * interval '1 second');

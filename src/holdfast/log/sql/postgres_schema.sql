@@ -8,3 +8,12 @@ create unique index events_by_position on events (position);
 -- The time that events are stamped with: the database's, in microseconds.
 create function now_us() returns bigint language sql volatile
 as 'select (extract(epoch from clock_timestamp()) * 1000000)::bigint';
+
+-- The workers that may hold sessions, one row each. A worker lives until `beat_at` is longer ago than `ttl_s`, by the
+-- clock of the database. Rows change every few seconds, so pages keep room for new versions.
+create table workers (
+    worker_id text primary key,
+    place text not null,
+    beat_at timestamptz not null,
+    ttl_s double precision not null
+) with (fillfactor = 50);

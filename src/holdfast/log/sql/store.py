@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -158,10 +158,16 @@ class SqlStore(ABC, Generic[R]):
             self._unreleased.append(lease)
             raise
 
+    async def confirm(self, lease: Lease) -> None:
+        """See `Leases.confirm`. While this process lives, nobody takes its leases but by stealing."""
+
     async def holders(self) -> dict[str, str]:
-        held = await self._read(lambda reader: reader.held())
-        live = {worker for worker in set(held.values()) if self._live(worker)}
-        return {session_id: worker for session_id, worker in held.items() if worker in live}
+        def look(reader: R) -> dict[str, str]:
+            held = reader.held()
+            live = self._living(held.values(), reader)
+            return {session_id: worker for session_id, worker in held.items() if worker in live}
+
+        return await self._read(look)
 
     async def find(self, name: str) -> SessionRow:
         return await self._read(lambda reader: reader.find(name))
@@ -184,9 +190,13 @@ class SqlStore(ABC, Generic[R]):
                 await self.release(self._unreleased.pop())
             except (StorageFull, LogUnavailable):
                 break
-        due = await self._read(lambda reader: reader.due(now_us, up))
-        live = {worker for worker in {holder for _, holder in due} if worker and self._live(worker)}
-        return [session_id for session_id, holder in due if holder not in live]
+
+        def look(reader: R) -> list[str]:
+            due = reader.due(now_us, up)
+            live = self._living((holder for _, holder in due), reader)
+            return [session_id for session_id, holder in due if holder not in live]
+
+        return await self._read(look)
 
     async def accounts(self) -> list[AccountRow]:
         return await self._read(lambda reader: reader.accounts())
@@ -230,5 +240,9 @@ class SqlStore(ABC, Generic[R]):
         """Return the rows beside the events."""
         return await self._read(lambda reader: reader.beside())
 
+    def _living(self, workers: Iterable[str], reader: R | None = None) -> set[str]:
+        """Return those of the workers that live. Called by a reader, or in a transaction."""
+        return {worker for worker in set(workers) if worker and is_live(self._workers, worker)}
+
     def _live(self, worker_id: str) -> bool:
-        return is_live(self._workers, worker_id)
+        return bool(self._living((worker_id,)))

@@ -1,0 +1,133 @@
+"""The life of workers by the clock of the database: a row each, refreshed by a thread of the worker's process (S5).
+
+With a lifetime of 8 s, a row is refreshed every 2 s; a worker begins effects until 6 s after it sent its last
+acknowledged beat, and others may take its sessions 8 s after the database got that beat. So it stops first, whatever
+was lost or slow, as long as no clock runs a quarter faster than another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+
+from holdfast.clock import boot_s
+from holdfast.log.postgres.connect import Connection, PostgresDatabase
+from holdfast.log.sql.threads import Soon
+
+TTL_S = 8.0
+"""Lifetime of a worker without a beat, in seconds."""
+
+
+class Beats:
+    """Beats for the workers of one process. The thread starts with the first that enrolls.
+
+    It beats only while the event loop answers: a brain that hangs must not look alive.
+    """
+
+    def __init__(self, connect: Callable[[], Connection], place: str, ttl_s: float = TTL_S) -> None:
+        self.ttl_s = ttl_s
+        self._connect = connect
+        self._place = place
+        self._names: list[str] = []
+        self._beaten_names: list[str] = []
+        self._sent_s = 0.0
+        self._wary_until_s = 0.0
+        self._looped_s = 0.0
+        self.trouble: psycopg.Error | None = None
+        """Error of the last beat, if it failed."""
+        self._soon: Soon | None = None
+        self._stop = threading.Event()
+        self._beaten = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def is_fresh(self) -> bool:
+        """Return True while nobody elsewhere can take a session of these workers."""
+        return self._beaten_names == self._names and boot_s() < self._sent_s + 0.75 * self.ttl_s
+
+    def is_wary(self) -> bool:
+        """Return True while other workers may live although their rows are old: this process lost the database for so
+        long that they may have lost it too, and are about to beat again."""
+        return boot_s() < self._wary_until_s
+
+    def enroll(self, worker_id: str, soon: Soon) -> None:
+        """Begin to beat for a worker. `soon` reaches the event loop that it works in."""
+        with self._beaten:
+            self._soon, self._looped_s = soon, boot_s()
+            if worker_id not in self._names:
+                self._names.append(worker_id)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="holdfast-log-beat", daemon=True)
+                self._thread.start()
+            self._beaten.notify_all()
+
+    def wait(self) -> None:
+        """Block until the workers' rows are fresh, or until the next beat failed."""
+        with self._beaten:
+            self._beaten.wait_for(lambda: self._stop.is_set() or self.is_fresh(), timeout=self.ttl_s / 4)
+
+    def close(self) -> None:
+        """End the thread and delete the rows. Safe to repeat."""
+        with self._beaten:
+            self._stop.set()
+            self._beaten.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        connection: Connection | None = None
+        while not self._stop.is_set():
+            trouble: psycopg.Error | None = None
+            if boot_s() < self._looped_s + self.ttl_s:
+                try:
+                    connection = connection or self._open()
+                    self._beat(connection)
+                except psycopg.Error as error:
+                    _close(connection)
+                    connection, trouble = None, error
+            with suppress(RuntimeError):  # the loop has ended, and this worker ends one lifetime later
+                if self._soon is not None:
+                    self._soon(self._loops)
+            with self._beaten:
+                self.trouble = trouble
+                self._beaten.notify_all()
+                self._beaten.wait_for(self._is_wanted, timeout=self.ttl_s / 4)
+        if connection is not None:
+            with suppress(psycopg.Error):
+                PostgresDatabase(connection).run("leave", {"names": self._names})
+            _close(connection)
+
+    def _open(self) -> Connection:
+        connection = self._connect()
+        try:
+            connection.execute("set synchronous_commit = off")
+            PostgresDatabase(connection).run("forget_workers")
+        except psycopg.Error:
+            _close(connection)
+            raise
+        return connection
+
+    def _beat(self, connection: Connection) -> None:
+        sent_s, names = boot_s(), list(self._names)
+        PostgresDatabase(connection).run("beat", {"names": names, "place": self._place, "ttl_s": self.ttl_s})
+        with self._beaten:
+            if self._beaten_names and sent_s > self._sent_s + self.ttl_s:
+                self._wary_until_s = boot_s() + self.ttl_s
+            self._sent_s, self._beaten_names = sent_s, names
+
+    def _loops(self) -> None:
+        self._looped_s = boot_s()
+
+    def _is_wanted(self) -> bool:
+        """Return True if the next beat should not wait: the end, or a worker that is new."""
+        return self._stop.is_set() or (self._beaten_names != self._names and self.trouble is None)
+
+
+def _close(connection: Connection | None) -> None:
+    """Close a connection, broken or not."""
+    if connection is not None:
+        with suppress(psycopg.Error):
+            connection.close()

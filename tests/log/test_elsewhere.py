@@ -1,0 +1,203 @@
+"""Leases among places, whose processes cannot see each other's locks: they expire by the clock of the database (S5)."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from holdfast.errors import LeaseHeld
+from holdfast.log.postgres.connect import FOLDER
+from holdfast.log.postgres.migrate import migrate
+from tests.log.elsewhere import There, opened
+from tests.log.processes import ROOT, line, tell
+from tests.log.rigs import PostgresRig, open_postgres, port_of, postgres_rig
+from tests.support.commit_proxy import Way, commit_proxy
+from tests.support.databases import free_port, postgres_server
+
+pytestmark = pytest.mark.real
+
+TTL_S, PASSWORD = 2.0, "T0PS3CRET"
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with postgres_server(tmp_path_factory.mktemp("postgres"), free_port(), PASSWORD) as address:
+        yield address.replace("@", f":{PASSWORD}@")
+
+
+@pytest.fixture
+async def rig(postgres: str, holdfast_home: Path) -> AsyncIterator[PostgresRig]:
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        yield rig
+
+
+@asynccontextmanager
+async def at(rig: PostgresRig, home: Path) -> AsyncIterator[There]:
+    """A store at a place of its own, in this process."""
+    async with opened(rig.address, rig.folder, home, TTL_S) as store:
+        yield There(PostgresRig(rig.address, rig.folder, home, store))
+
+
+@contextmanager
+def holder(rig: PostgresRig, home: Path, address: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A process at a place of its own that takes `ses_a`."""
+    command = [sys.executable, "-m", "tests.log.elsewhere", address or rig.address, rig.folder, str(home), str(TTL_S)]
+    child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert line(child)[0] == "took"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+async def taken_over(case: There) -> float:
+    """Take `ses_a` as soon as its holder counts as dead; the time that this took, in seconds."""
+    began_s = time.monotonic()
+    worker = case.rig.worker()
+    while True:
+        try:
+            await case.store.acquire("ses_a", case.shift(worker))
+            return time.monotonic() - began_s
+        except LeaseHeld:
+            await anyio.sleep(0.02)
+
+
+async def test_a_worker_elsewhere_lives_as_long_as_it_beats(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as case:
+        await case.open()
+        with holder(rig, tmp_path / "there") as child:
+            until_s = time.monotonic() + 2 * TTL_S
+            while time.monotonic() < until_s:
+                assert "ses_a" in await case.store.holders()
+                assert await case.store.due(2**60) == []
+                await anyio.sleep(TTL_S / 10)
+            child.kill()
+            await taken_over(case)
+        assert list(await case.store.holders()) == ["ses_a"]
+
+
+async def test_a_stopped_worker_loses_its_lease_and_learns_it(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as case:
+        await case.open()
+        with holder(rig, tmp_path / "there") as child:
+            child.send_signal(signal.SIGSTOP)
+            assert await taken_over(case) > TTL_S / 2
+            tell(child, "act")
+            child.send_signal(signal.SIGCONT)
+            assert line(child) == ["Fenced"]
+            tell(child, "record")
+            assert line(child) == ["Fenced"]
+            tell(child, "take")
+            assert line(child) == ["LeaseHeld"]
+
+
+async def says(child: subprocess.Popen[str]) -> list[str]:
+    return await anyio.to_thread.run_sync(line, child)
+
+
+async def test_a_worker_that_hangs_counts_as_dead(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as case:
+        await case.open()
+        with holder(rig, tmp_path / "there") as child:
+            tell(child, "hang")
+            await taken_over(case)
+            assert await says(child) == ["hung"]
+            tell(child, "act")
+            assert await says(child) == ["Fenced"]
+
+
+@contextmanager
+def parted(rig: PostgresRig, *ways: Way) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
+    """An address of the rig's server over a network, and functions that part it and join it again."""
+    port = port_of(rig.address)
+    with commit_proxy(port) as proxy:
+
+        def part() -> None:
+            for way in ways:
+                proxy.ways[way].clear()
+
+        def join() -> None:
+            for way in ways:
+                proxy.ways[way].set()
+
+        yield rig.address.replace(f":{port}/", f":{proxy.port}/"), part, join
+        join()
+
+
+async def test_a_worker_without_the_database_begins_nothing(rig: PostgresRig, tmp_path: Path) -> None:
+    """Parted from the database, its session is taken over, and then it learns that."""
+    with parted(rig, "there", "back") as (through, part, join):
+        async with at(rig, tmp_path / "here") as case:
+            await case.open()
+            with holder(rig, tmp_path / "there", through) as child:
+                part()
+                assert await taken_over(case) < TTL_S + 2.0
+                tell(child, "act")
+                head = (await case.row()).head
+                join()
+                assert await says(child) == ["Fenced"]
+                assert (await case.row()).head == head
+
+
+async def test_a_worker_that_hears_nothing_waits(rig: PostgresRig, tmp_path: Path) -> None:
+    """What it sends arrives, and it begins nothing until it hears that it does."""
+    with parted(rig, "back") as (through, part, join):
+        async with at(rig, tmp_path / "here") as case:
+            await case.open()
+            with holder(rig, tmp_path / "there", through) as child:
+                part()
+                await anyio.sleep(TTL_S)
+                tell(child, "act")
+                await anyio.sleep(TTL_S / 4)
+                assert (await case.row()).head == 2
+                join()
+                assert await says(child) == ["act", "3"]
+
+
+async def test_who_lost_the_database_takes_nothing_at_once(rig: PostgresRig, tmp_path: Path) -> None:
+    """Both workers lost it; the one that is back first does not take the session of the other."""
+    with parted(rig, "there", "back") as (through, part, join):
+        mine = PostgresRig(through, rig.folder, rig.home, rig.store)
+        async with at(mine, tmp_path / "here") as case:
+            await case.open("ses_b")
+            await case.open()
+            await case.take("ses_b")
+            with holder(rig, tmp_path / "there", through) as child:
+                child.send_signal(signal.SIGSTOP)  # none of its beats is on the way
+                part()
+                await anyio.sleep(2 * TTL_S)
+                join()
+                with pytest.raises(LeaseHeld):
+                    await case.take()
+                child.send_signal(signal.SIGCONT)
+                tell(child, "act")
+                assert (await says(child))[0] == "act"
+
+
+async def test_nobody_is_dead_when_the_database_starts(tmp_path: Path, holdfast_home: Path) -> None:
+    """Workers could not beat while it was away; they keep their sessions if they beat again soon."""
+    folder, port = tmp_path / "postgres", free_port()
+    with ExitStack() as running:
+        address = running.enter_context(postgres_server(folder, port, PASSWORD)).replace("@", f":{PASSWORD}@")
+        migrate(address)
+        rig = PostgresRig(address, FOLDER, holdfast_home, await open_postgres(address, FOLDER, holdfast_home))
+        async with at(rig, tmp_path / "here") as case:
+            await case.open()
+            with holder(rig, tmp_path / "there") as child:
+                running.pop_all().close()
+                await anyio.sleep(2 * TTL_S)
+                running.enter_context(postgres_server(folder, port, PASSWORD))
+                with pytest.raises(LeaseHeld):
+                    await case.take()
+                tell(child, "act")
+                assert (await says(child))[0] == "act"
+        await rig.store.close()
