@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import LogDamaged, SchemaTooNew, UsageError
@@ -74,6 +74,7 @@ def drafted(fact: AnyFact, key: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("type_", FACT_TYPES)
+@settings(max_examples=settings().max_examples // 3)  # of each of a hundred types
 @given(data=st.data())
 def test_every_fact_survives_its_bytes(type_: str, data: st.DataObject) -> None:
     fact = data.draw(values(msgspec.inspect.type_info(FACT_TYPES[type_])))
