@@ -107,7 +107,7 @@ async def test_who_stops_everything_holds_no_brain_up(tmp_path: Path) -> None:
     stop = "touch stopped; while :; do for p in /proc/[2-9]* /proc/[1-9][0-9]*; do p=${p#/proc/}; " + (
         "[ $p = $$ ] || kill -STOP $p; done 2> /dev/null; done"
     )
-    async with real(tmp_path, lambda folder: BubblewrapProvider(folder, lives=LIVES, answer_s=1.0)) as rig:
+    async with real(tmp_path, lambda folder: BubblewrapProvider(folder, lives=LIVES, answer_s=3.0)) as rig:
         hands = await rig.provider.provision(rig.spec(), 1)
         await hands.start(1, "1.0", job(stop, 600.0))
         await planted(rig, "stopped")

@@ -129,13 +129,13 @@ class Rig:
         self.stage = Stage([], limits=Limits(budget_pico=BUDGET_PICO), clock=self.clock)
         self.stage.doors = replace(self.stage.doors, model=lambda name: self.model)
 
-    async def impatient(self) -> None:
+    async def impatient(self, patience: Patience = IMPATIENCE) -> None:
         """From now on, less patience. The library is loaded by a first request: that is not what is timed."""
         self.server.load(*tool_turn())
         await self.ask(request(user()))
         self.proxy.seen.clear()
         name, module, path = FAMILIES[self.family]
-        self.model = connect(name, module, self.proxy.url + path, self.clock, patience=IMPATIENCE)
+        self.model = connect(name, module, self.proxy.url + path, self.clock, patience=patience)
 
     async def run(self) -> Outcome:
         """Open the session and run it to its end."""

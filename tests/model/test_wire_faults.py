@@ -14,7 +14,8 @@ import pytest
 
 from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd
 from holdfast.facts.tool import ToolDispatched, ToolResult
-from tests.model.rigs import COMMAND, Rig, tool_turn
+from holdfast.model.direct.wire import Patience
+from tests.model.rigs import COMMAND, HURRY, Rig, tool_turn
 from tests.support.fault_proxy import Ending, Fault, ending
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is not a valid FinishReason")
@@ -157,11 +158,19 @@ async def test_silence_in_the_answer_is_a_timeout(rig: Rig) -> None:
     assert failed.first_token_ms is not None
 
 
+def in_forty(body: bytes) -> list[bytes]:
+    size = len(body) // 40 + 1
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
 async def test_a_slow_answer_is_waited_for(rig: Rig) -> None:
-    await rig.impatient()
+    """Together its parts take longer than a silence that is a timeout."""
+    await rig.impatient(Patience(connect_s=60.0, first_s=900.0, between_s=60.0))
     rig.server.load(*tool_turn())
-    rig.proxy.faults = [Fault(pieces=lambda body: [body[at : at + 7] for at in range(0, len(body), 7)])]
+    rig.proxy.faults = [Fault(pieces=in_forty, pause_s=72.0 / HURRY / 40)]
+    before_s = rig.clock.monotonic_s()
     await rig.run()
+    assert rig.clock.monotonic_s() - before_s > 60.0
     assert [end.outcome for end in await rig.ends()] == ["ok", "ok"]
     await rig.check_books()
     await rig.check_calls()

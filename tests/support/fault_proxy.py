@@ -26,7 +26,7 @@ class Fault:
     `stall_at`: nothing more comes from there on, -1 for not even a status line. `cut_at`: the connection is
     closed there without the end that was promised. `end_at`: a proper end, too early. `garbage_at`: noise in
     place of the rest. `replay` is answered without asking the server. `pieces` cuts a body into what is sent
-    at one time. `rewrite` makes another body of it. `headers` take the place of the answer's.
+    at one time, one every `pause_s`. `rewrite` makes another body of it. `headers` take the place of the answer's.
     """
 
     stall_at: int | None = None
@@ -36,6 +36,7 @@ class Fault:
     refuse: bool = False
     replay: Answer | None = None
     pieces: Callable[[bytes], list[bytes]] | None = None
+    pause_s: float = 0.0
     rewrite: Callable[[bytes], bytes] | None = None
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -139,6 +140,7 @@ class FaultProxy:
             body += GARBAGE
         for piece in fault.pieces(body) if fault.pieces else [body]:
             if piece:
+                await anyio.sleep(fault.pause_s)
                 await client.send(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
         if fault.stall_at is not None:
             await self._stall(client)
