@@ -1,11 +1,16 @@
-"""Cost of a log that many machines share, on a PostgreSQL of its own that syncs to the disk.
+"""A log that many machines share, on a PostgreSQL of its own that syncs to the disk.
 
-python bench/many.py append [--rounds N]
+python bench/many.py [append] [kill] [zombie] [partition] [--rounds N]
 
 append: an append begins a transaction, locks the session, checks the epoch, extends the chain, updates its rows, and
 commits. A bare insert writes the same bytes to a table of the same database, in one statement that commits. The two
 take turns, through the same hop from the event loop, with 1 and 16 writers. Target: p50 of an append by one writer
 ≤ 1.8 × that of a bare insert.
+
+kill: the holder of 20 sessions is killed. Target: p95 until another worker has them ≤ 10 s elsewhere, ≤ 2 s in the same
+place.
+zombie: it is stopped for two lifetimes and runs again. Target: it appends nothing, p95 of the takeover ≤ 10 s.
+partition: nothing passes between it and the database, both ways or one way. Target: as above, and it begins nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -35,6 +41,7 @@ from holdfast.log.worker_locks import Worker
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench._leases import CASES, Case
 from tests.support.databases import free_port, postgres_server
 
 SEED = 1
@@ -137,14 +144,19 @@ def p99(values: list[float]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=["append"], nargs="?", default="append")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="append, kill, zombie, partition (default: all)")
     parser.add_argument("--rounds", type=int, default=40)
     given = parser.parse_args()
+    cases: dict[str, Case] = {"append": partial(appends, rounds=given.rounds), **CASES}
+    if unknown := set(given.cases) - cases.keys():
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
+    good = True
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o711)
         with postgres_server(Path(folder) / "postgres", free_port(), PASSWORD, durable=True) as address:
-            good = anyio.run(appends, address.replace("@", f":{PASSWORD}@"), Path(folder), given.rounds)
+            for name in given.cases or cases:
+                good &= anyio.run(cases[name], address.replace("@", f":{PASSWORD}@"), Path(folder))
     return 0 if good else 1
 
 

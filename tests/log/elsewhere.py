@@ -1,13 +1,16 @@
-"""A worker of another place, as a process: `python -m tests.log.elsewhere ADDRESS FOLDER HOME TTL_S`.
+"""A worker of another place, as a process: `python -m tests.log.elsewhere ADDRESS FOLDER HOME TTL_S SESSION…`.
 
-It takes the lease of `ses_a`, then reads lines: `act` confirms the lease and appends, `record` only appends, `take`
-takes the lease again, `hang` stops the event loop for two lifetimes. It says what became of that, a line each.
+It takes the leases of the sessions, then reads lines: `act` confirms each lease and appends, `record` only appends,
+`take` takes the leases again, `hang` stops the event loop for two lifetimes. It says what became of that, a line each.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -20,6 +23,7 @@ from holdfast.log.postgres.store import PostgresStore
 from holdfast.log.worker_locks import Worker
 from holdfast.testing.log import Scenario
 from tests.log.child import say
+from tests.log.processes import ROOT, line
 from tests.log.rigs import PostgresRig
 
 
@@ -37,34 +41,53 @@ def opened(address: str, folder: str, home: Path, ttl_s: float) -> PostgresStore
     return PostgresStore(address, workers, SystemClock(), system_entropy, folder, 60.0, f"plc_{home.name}", ttl_s)
 
 
-async def main(address: str, folder: str, home: str, ttl_s: str) -> None:
-    async with opened(address, folder, Path(home), float(ttl_s)) as store:
+@contextmanager
+def holder(
+    rig: PostgresRig, home: Path, ttl_s: float, address: str = "", sessions: Sequence[str] = ("ses_a",)
+) -> Iterator[subprocess.Popen[str]]:
+    """A process at a place of its own that took the sessions."""
+    given = [address or rig.address, rig.folder, str(home), str(ttl_s), *sessions]
+    command = [sys.executable, "-m", "tests.log.elsewhere", *given]
+    child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        for _ in sessions:
+            assert line(child)[0] == "took"
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+async def main(address: str, folder: str, home: str, ttl_s: float, sessions: list[str]) -> None:
+    async with opened(address, folder, Path(home), ttl_s) as store:
         case = There(PostgresRig(address, folder, Path(home), store))
         mine = Worker.start(Path(home) / "workers", new_worker_id(SystemClock().now_us(), system_entropy))
+        leases: dict[str, Lease] = {}
 
-        async def take() -> Lease:
-            lease = await store.acquire("ses_a", case.shift(mine.worker_id))
-            say("took", lease.epoch, mine.worker_id)
-            return lease
-
-        lease = await take()
-        while verb := (await anyio.to_thread.run_sync(sys.stdin.readline)).strip():
+        async def do(verb: str, session_id: str) -> None:
             try:
                 if verb == "take":
-                    lease = await take()
-                    continue
-                if verb == "hang":
-                    time.sleep(2 * float(ttl_s))  # noqa: ASYNC251
-                    say("hung")
-                    continue
+                    leases[session_id] = await store.acquire(session_id, case.shift(mine.worker_id))
+                    say("took", leases[session_id].epoch, mine.worker_id)
+                    return
                 if verb == "act":
-                    await store.confirm(lease)
-                (event,) = await case.append(lease, case.result())
+                    await store.confirm(leases[session_id])
+                (event,) = await case.append(leases[session_id], case.result())
                 say(verb, event.seq)
             except HoldfastError as error:
                 say(type(error).__name__)
 
+        verb = "take"
+        while verb:
+            if verb == "hang":
+                time.sleep(2 * ttl_s)  # noqa: ASYNC251
+                say("hung")
+            else:
+                for session_id in sessions:
+                    await do(verb, session_id)
+            verb = (await anyio.to_thread.run_sync(sys.stdin.readline)).strip()
+
 
 if __name__ == "__main__":
-    address, folder, home, ttl_s = sys.argv[1:]
-    anyio.run(main, address, folder, home, ttl_s)
+    address, folder, home, ttl_s, *sessions = sys.argv[1:]
+    anyio.run(main, address, folder, home, float(ttl_s), sessions)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -16,8 +15,8 @@ import pytest
 from holdfast.errors import LeaseHeld
 from holdfast.log.postgres.connect import FOLDER
 from holdfast.log.postgres.migrate import migrate
-from tests.log.elsewhere import There, opened
-from tests.log.processes import ROOT, line, tell
+from tests.log.elsewhere import There, holder, opened
+from tests.log.processes import line, tell
 from tests.log.rigs import PostgresRig, open_postgres, port_of, postgres_rig
 from tests.support.commit_proxy import Way, commit_proxy
 from tests.support.databases import free_port, postgres_server
@@ -46,19 +45,6 @@ async def at(rig: PostgresRig, home: Path) -> AsyncIterator[There]:
         yield There(PostgresRig(rig.address, rig.folder, home, store))
 
 
-@contextmanager
-def holder(rig: PostgresRig, home: Path, address: str = "") -> Iterator[subprocess.Popen[str]]:
-    """A process at a place of its own that takes `ses_a`."""
-    command = [sys.executable, "-m", "tests.log.elsewhere", address or rig.address, rig.folder, str(home), str(TTL_S)]
-    child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert line(child)[0] == "took"
-        yield child
-    finally:
-        child.kill()
-        child.communicate()
-
-
 async def taken_over(case: There) -> float:
     """Take `ses_a` as soon as its holder counts as dead; the time that this took, in seconds."""
     began_s = time.monotonic()
@@ -74,7 +60,7 @@ async def taken_over(case: There) -> float:
 async def test_a_worker_elsewhere_lives_as_long_as_it_beats(rig: PostgresRig, tmp_path: Path) -> None:
     async with at(rig, tmp_path / "here") as case:
         await case.open()
-        with holder(rig, tmp_path / "there") as child:
+        with holder(rig, tmp_path / "there", TTL_S) as child:
             until_s = time.monotonic() + 2 * TTL_S
             while time.monotonic() < until_s:
                 assert "ses_a" in await case.store.holders()
@@ -88,7 +74,7 @@ async def test_a_worker_elsewhere_lives_as_long_as_it_beats(rig: PostgresRig, tm
 async def test_a_stopped_worker_loses_its_lease_and_learns_it(rig: PostgresRig, tmp_path: Path) -> None:
     async with at(rig, tmp_path / "here") as case:
         await case.open()
-        with holder(rig, tmp_path / "there") as child:
+        with holder(rig, tmp_path / "there", TTL_S) as child:
             child.send_signal(signal.SIGSTOP)
             assert await taken_over(case) > TTL_S / 2
             tell(child, "act")
@@ -107,7 +93,7 @@ async def says(child: subprocess.Popen[str]) -> list[str]:
 async def test_a_worker_that_hangs_counts_as_dead(rig: PostgresRig, tmp_path: Path) -> None:
     async with at(rig, tmp_path / "here") as case:
         await case.open()
-        with holder(rig, tmp_path / "there") as child:
+        with holder(rig, tmp_path / "there", TTL_S) as child:
             tell(child, "hang")
             await taken_over(case)
             assert await says(child) == ["hung"]
@@ -138,7 +124,7 @@ async def test_a_worker_without_the_database_begins_nothing(rig: PostgresRig, tm
     with parted(rig, "there", "back") as (through, part, join):
         async with at(rig, tmp_path / "here") as case:
             await case.open()
-            with holder(rig, tmp_path / "there", through) as child:
+            with holder(rig, tmp_path / "there", TTL_S, through) as child:
                 part()
                 assert await taken_over(case) < TTL_S + 2.0
                 tell(child, "act")
@@ -153,7 +139,7 @@ async def test_a_worker_that_hears_nothing_waits(rig: PostgresRig, tmp_path: Pat
     with parted(rig, "back") as (through, part, join):
         async with at(rig, tmp_path / "here") as case:
             await case.open()
-            with holder(rig, tmp_path / "there", through) as child:
+            with holder(rig, tmp_path / "there", TTL_S, through) as child:
                 part()
                 await anyio.sleep(TTL_S)
                 tell(child, "act")
@@ -171,7 +157,7 @@ async def test_who_lost_the_database_takes_nothing_at_once(rig: PostgresRig, tmp
             await case.open("ses_b")
             await case.open()
             await case.take("ses_b")
-            with holder(rig, tmp_path / "there", through) as child:
+            with holder(rig, tmp_path / "there", TTL_S, through) as child:
                 child.send_signal(signal.SIGSTOP)  # none of its beats is on the way
                 part()
                 await anyio.sleep(2 * TTL_S)
@@ -192,7 +178,7 @@ async def test_nobody_is_dead_when_the_database_starts(tmp_path: Path, holdfast_
         rig = PostgresRig(address, FOLDER, holdfast_home, await open_postgres(address, FOLDER, holdfast_home))
         async with at(rig, tmp_path / "here") as case:
             await case.open()
-            with holder(rig, tmp_path / "there") as child:
+            with holder(rig, tmp_path / "there", TTL_S) as child:
                 running.pop_all().close()
                 await anyio.sleep(2 * TTL_S)
                 running.enter_context(postgres_server(folder, port, PASSWORD))
