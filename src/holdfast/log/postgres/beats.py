@@ -78,6 +78,9 @@ class Beats:
             self._thread = None
 
     def _work(self) -> None:
+        def looped() -> None:
+            self._looped_s = boot_s()
+
         connection: Connection | None = None
         while not self._stop.is_set():
             trouble: psycopg.Error | None = None
@@ -90,11 +93,15 @@ class Beats:
                     connection, trouble = None, error
             with suppress(RuntimeError):  # the loop has ended, and this worker ends one lifetime later
                 if self._soon is not None:
-                    self._soon(self._loops)
+                    self._soon(looped)
             with self._beaten:
                 self.trouble = trouble
                 self._beaten.notify_all()
-                self._beaten.wait_for(self._is_wanted, timeout=self.ttl_s / 4)
+                # A worker that is new, or the end, does not wait.
+                self._beaten.wait_for(
+                    lambda: self._stop.is_set() or (self._beaten_names != self._names and self.trouble is None),
+                    timeout=self.ttl_s / 4,
+                )
         if connection is not None:
             with suppress(psycopg.Error):
                 PostgresDatabase(connection).run("leave", {"names": self._names})
@@ -117,13 +124,6 @@ class Beats:
             if self._beaten_names and sent_s > self._sent_s + self.ttl_s:
                 self._wary_until_s = boot_s() + self.ttl_s
             self._sent_s, self._beaten_names = sent_s, names
-
-    def _loops(self) -> None:
-        self._looped_s = boot_s()
-
-    def _is_wanted(self) -> bool:
-        """Return True if the next beat should not wait: the end, or a worker that is new."""
-        return self._stop.is_set() or (self._beaten_names != self._names and self.trouble is None)
 
 
 def _close(connection: Connection | None) -> None:

@@ -85,6 +85,9 @@ class Operation:
             key = request.headers.get("idempotency-key", "") if self.takes_key else ""
             if len(key) > KEY_MAX or not key.isprintable():
                 raise Refusal(400, "invalid_request", f"an idempotency key has at most {KEY_MAX} printable characters")
+            last = request.headers.get("last-event-id", "") if self.media_type == "text/event-stream" else ""
+            if last and (not (last.isascii() and last.isdecimal()) or len(last) > POSITION_DIGITS):
+                raise Refusal(400, "invalid_request", f"Last-Event-ID {last[:40]!r} is not the id of an event")
             asked = Asked(
                 site,
                 visitor,
@@ -92,7 +95,7 @@ class Operation:
                 self._query(request),
                 await self._body(request),
                 f"http:{visitor.credential.name}:{key}" if key else "",
-                self._last_event_id(request),
+                int(last) if last else None,
             )
             result = await self.handler(asked)
             if self.result is None:
@@ -101,12 +104,6 @@ class Operation:
             return Response(msgspec.json.encode(result), media_type="application/json")
 
         return endpoint
-
-    def _last_event_id(self, request: Request) -> int | None:
-        given = request.headers.get("last-event-id", "") if self.media_type == "text/event-stream" else ""
-        if given and (not (given.isascii() and given.isdecimal()) or len(given) > POSITION_DIGITS):
-            raise Refusal(400, "invalid_request", f"Last-Event-ID {given[:40]!r} is not the id of an event")
-        return int(given) if given else None
 
     def _query(self, request: Request) -> msgspec.Struct:
         given = request.query_params
