@@ -33,10 +33,12 @@ async def sessions(address: str, home: Path, place: str) -> AsyncIterator[tuple[
     """New tables with the sessions, seen from a place."""
     async with postgres_rig(home / "first", address) as rig:
         async with opened(rig.address, rig.folder, home / place, TTL_S) as store:
-            case = There(PostgresRig(rig.address, rig.folder, home / place, store))
+            here = PostgresRig(rig.address, rig.folder, home / place, store)
+            case = There(here)
             for session_id in SESSIONS:
                 await case.open(session_id)
             yield case, rig
+            here.kill_all()
 
 
 async def taken_over(case: There, until_s: float = 60.0) -> list[float]:

@@ -163,9 +163,12 @@ class PostgresRig:
         """A connection behind the store's back; closed at the end of the block."""
         return connect(self.address, self.folder)
 
-    def end(self) -> None:
+    def kill_all(self) -> None:
         for worker in self._workers.values():
             worker.close()
+
+    def end(self) -> None:
+        self.kill_all()
         with self.sql() as sql:
             sql.execute(f"drop schema {self.folder} cascade")
 
