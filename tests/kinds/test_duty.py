@@ -20,14 +20,17 @@ from holdfast.facts.duty import (
     TriggerOffered,
     TriggerSkipped,
 )
+from holdfast.facts.people import UserPause
 from holdfast.facts.session import SessionCreated, SessionForked, Workspace
+from holdfast.facts.shift import ChildOpened, ShiftEnded
 from holdfast.kinds import KINDS
 from holdfast.kinds.duty.briefing import goal_of
 from holdfast.kinds.duty.conductor import decide
 from holdfast.kinds.duty.firing import report_problem
 from holdfast.kinds.duty.fold import DutyState, of_duty
 from holdfast.kinds.duty.schedule import check_schedule, due_us, instants, next_instant
-from holdfast.session.actions import Record
+from holdfast.session.actions import CancelChildren, End, Record
+from holdfast.session.decide import waits
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 from holdfast.sim.duties.calendar import PATTERNS, ZONES, Pattern, true_instants
@@ -131,6 +134,19 @@ def test_an_instant_in_time_fires_or_follows_the_overlap_policy() -> None:
         state = fold(state, story(created(), opened)[1:])
         of_duty(state).through_us = HOUR_US
         assert facts(state, now_us) == (fact,)
+
+
+def test_a_pause_does_not_lift_the_time_limit_of_a_firing() -> None:
+    opened = (ChildOpened(child_id="c", call_id="", goal="g", name="d 1"), TriggerFired(1, "c", SCHEDULE, ("x",), 0))
+    made = created(duty=Duty("d", Schedule(every_s=3_600), timeout_s=600.0))
+    state = fold(empty("s", KINDS), story(made, *opened, UserPause()))
+    limit_us = of_duty(state).running.opened_us + 600_000_000  # type: ignore[union-attr]
+    parked = decide(state, limit_us - 1)
+    assert isinstance(parked, End)
+    assert (parked.fact.reason, parked.fact.due_us) == ("person", limit_us)
+    assert decide(state, limit_us) == CancelChildren(("c",))
+    stopped = fold(empty("s", KINDS), story(made, *opened, UserPause(stop_seq=3)))
+    assert decide(stopped, limit_us - 1) == End(ShiftEnded(status="parked", reason="person", detail=waits.STOPPED))
 
 
 def test_a_clock_set_back_rewinds_the_schedule_and_repeats_no_instant() -> None:

@@ -17,6 +17,7 @@ from holdfast.kinds.duty.acts import conducting
 from holdfast.kinds.duty.fold import DutyState
 from holdfast.kinds.duty.kind import DutyKind
 from holdfast.session.actions import CancelChildren, End
+from holdfast.session.decide import end
 from holdfast.session.state import State
 from tests.sim.planted.kit import Bed
 
@@ -274,3 +275,8 @@ def replayed_events_fire_again_without_a_word(patch: pytest.MonkeyPatch) -> None
         own.queue += [own.dead[key] for key in fact.keys if key in own.dead and own.dead[key].seq]
 
     _folded(patch, TriggerDead, after)
+
+
+@BED.plant("", "timeout")
+def nothing_ends_a_firing_of_a_paused_duty(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(conductor, "end", lambda *values: end(*values[:4]))

@@ -43,7 +43,8 @@ def decide(state: State, now_us: int, rung: frozenset[str] = frozenset()) -> Act
         return action or waiting or end(state, "cancelled", detail="cancelled by a person")
     action = _at_work(state, own, now_us)
     if action is None and state.paused:
-        return end(state, "parked", "person", waits.STOPPED if state.stop_seq else waits.PAUSED)
+        detail, due_us = (waits.STOPPED, None) if state.stop_seq else (waits.PAUSED, _limit_us(state, own))
+        return end(state, "parked", "person", detail, due_us)
     action = action or waits.expire_or_notify(state, now_us) or alerts.step(state, own, now_us)
     if action is not None:
         return action
@@ -102,6 +103,14 @@ def _outcome(own: DutyState, running: Running) -> tuple[FiringOutcome, str]:
 
 def _is_overdue(own: DutyState, running: Running, now_us: int) -> bool:
     return now_us >= running.opened_us + int(own.duty.timeout_s * SECOND_US)
+
+
+def _limit_us(state: State, own: DutyState) -> int | None:
+    """Return when the firing under way is overdue; None without one, or if it is cancelled already."""
+    running = own.running
+    if running is None or state.children[running.child_id].cancelled:
+        return None
+    return running.opened_us + int(own.duty.timeout_s * SECOND_US)
 
 
 def _is_replaced(own: DutyState) -> bool:
@@ -214,9 +223,7 @@ def _park(state: State, own: DutyState, now_us: int, reason: ParkReason, detail:
 
 
 def _deadlines(state: State, own: DutyState) -> list[int | None]:
-    times: list[int | None] = []
-    if own.running is not None and not state.children[own.running.child_id].cancelled:
-        times.append(own.running.opened_us + int(own.duty.timeout_s * SECOND_US))
+    times = [_limit_us(state, own)]
     if is_held(own):
         return times
     times += [next_us(own, state.session_id), polls.due_us(own)]

@@ -143,7 +143,7 @@ class _Walk:
         timely = late_us <= schedule.grace_s * SECOND_US
         if late_us < 0:
             yield "early", f"{fact.time_us} fires {-late_us} us before its time"
-        if not timely and schedule.misfire == "skip" and late_us > (schedule.grace_s + 60) * SECOND_US:
+        if not timely and schedule.misfire == "skip" and late_us > schedule.grace_s * SECOND_US + SLACK_US:
             yield "misfire", f"{fact.time_us} fires {late_us / 1e6:.0f} s late in spite of skip"
         if not timely and schedule.misfire == "once":
             later = true_instants(
@@ -236,7 +236,13 @@ class _Walk:
     def _parked(self, fact: ShiftEnded, event: Event) -> Found:
         """Check that all that was due is handled, and that the wake is not later than what is due next."""
         schedule = self.duty.schedule
-        if fact.status != "parked" or schedule is None or fact.reason == "person":
+        if fact.status != "parked":
+            return
+        if self.running is not None and not self.finished_us and not self.cancelled:
+            latest = self.opened_us + int(self.duty.timeout_s * SECOND_US)
+            if event.at_us < latest and (fact.due_us is None or fact.due_us > latest):
+                yield "timeout", f"firing {self.running.firing} may hang, and nothing looks at its time limit"
+        if schedule is None or fact.reason == "person":
             return
         if self.held or self.failures >= self.duty.failures_max:
             return
@@ -257,11 +263,6 @@ class _Walk:
             latest = min(waiting) + int(self.duty.batch_s * SECOND_US)
             if fact.due_us is None or fact.due_us > latest:
                 yield "wake", f"events wait since {min(waiting)}, and the session sleeps until {fact.due_us}"
-        if self.running is not None and not self.finished_us and not self.cancelled:
-            latest = self.opened_us + int(self.duty.timeout_s * SECOND_US)
-            overdue = event.at_us > latest + SLACK_US
-            if not overdue and event.at_us < latest and (fact.due_us is None or fact.due_us > latest):
-                yield "timeout", f"firing {self.running.firing} may hang, and nothing looks at its time limit"
 
     def _one_for_all(self, misfire: str) -> Found:
         """Check that one firing stands for all that was missed, if the policy says so."""

@@ -139,6 +139,8 @@ class World:
             await anyio.sleep(2 * 3_600)
             self.over = True
             group.cancel_scope.cancel()
+        for duty_id in self.duties:
+            await self.follow(duty_id)  # what was accepted since the last look
 
     async def _add(self, number: int) -> None:
         duty_id = new_session_id(self.clock.now_us() + number, self.entropy)
