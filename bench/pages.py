@@ -205,7 +205,7 @@ async def run(args: argparse.Namespace, home: Home, folder: Path) -> int:
         await fill(store, home, BESIDE, "busy", busy(folder))
         with server(home) as (url, _):
             headers = {**key(home), "accept": "text/html"}
-            await until(store, lambda row: row.holder != "" and row.session_id.startswith("ses_busy"), BESIDE)
+            await until(store, lambda row: row.turns > 1 and row.session_id.startswith("ses_busy"), BESIDE)
             head = (await store.find("ses_long")).head
             async with httpx.AsyncClient(base_url=url, headers=headers, timeout=120.0) as client:
                 least = p95([(await timed(client, "/healthz"))[0] for _ in range(args.loads)])

@@ -116,9 +116,9 @@ async def fill(store: SqliteStore, home: Home, count: int, prefix: str, agent: A
 
 
 def busy(folder: Path) -> Agent:
-    """An agent that runs short commands for a long time."""
+    """An agent that runs commands for a long time, one each five seconds, as one whose model takes so long does."""
     file = folder / "busy.json"
-    turn = {"tool_calls": [{"name": "bash", "input": {"command": "sleep 1"}}]}
+    turn = {"tool_calls": [{"name": "bash", "input": {"command": "sleep 5"}}]}
     file.write_text(json.dumps({"turns": [turn] * 2_000}))
     return Agent(model=f"scripted:{file}", tools=("bash",))
 
@@ -348,7 +348,7 @@ async def run(args: argparse.Namespace, home: Home, folder: Path) -> int:
             await fill(store, home, args.answers, "ask", asking)
         with server(home) as (url, pid):
             headers = key(home)
-            await until(store, lambda row: row.holder != "", BESIDE)
+            await until(store, lambda row: row.turns > 1, BESIDE)
             if "streams" in args.cases:
                 bare = p95(await floor(args.streams, min(20.0, args.seconds)))
                 with feeding(home, args.seconds + 10.0):

@@ -85,7 +85,7 @@ async def test_it_follows_the_log_and_shows_how_far_it_is_behind(tmp_path: Path)
         assert (await store.look(index.lag)).events == 1
         await fill(store, index)
         assert found(index, "pelican") == [("ses_b", 1), ("ses_a", 2)]
-        excerpt = index.excerpt(expression_of([("tabs", False)]), index.matches('"tabs"', 1)[0])
+        excerpt = index.excerpts(expression_of([("tabs", False)]), index.matches('"tabs"', 1)).popitem()[1]
         assert [excerpt.text[start:end] for start, end in excerpt.marks] == ["tabs"]
         assert os.stat(index.path).st_mode & 0o777 == 0o600
 

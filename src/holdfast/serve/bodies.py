@@ -111,7 +111,7 @@ class HitInfo(msgspec.Struct, frozen=True):
 class SearchPage(msgspec.Struct, frozen=True):
     """Sessions with matching events, best first. `next` is the cursor of the next page, null at the end.
 
-    `complete` is false if only the latest matching events were ranked; `lag_events` are not indexed yet.
+    `complete` is false if only the latest matching events were looked at; `lag_events` are not indexed yet.
     """
 
     hits: list[HitInfo]

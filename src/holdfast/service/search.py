@@ -22,7 +22,10 @@ SHOWN = 3
 """Matching events shown of each session."""
 
 RANKED, RANKED_FILTERED = 1_000, 2_000
-"""Number of matching events, the latest ones, that are ranked: without a filter of sessions, and with one."""
+"""Number of matching events, the latest ones, that are looked at: without a filter of sessions, and with one."""
+
+CHECKED = 100
+"""Number of sessions that are read and compared with a filter at a time."""
 
 PHRASES_MAX = 32
 """Maximum number of words and phrases of a search."""
@@ -72,7 +75,7 @@ class Hit(msgspec.Struct, frozen=True):
 class Page(msgspec.Struct, frozen=True):
     """A page of hits, best first. `more` is true if another page follows.
 
-    `complete` is false if only the latest matching events were ranked. `lag` is that of the index after the search.
+    `complete` is false if only the latest matching events were looked at. `lag` is that of the index after the search.
     """
 
     hits: tuple[Hit, ...]
@@ -132,29 +135,35 @@ async def search(
     found: dict[str, list[Match]] = {}
     for match in matches:
         found.setdefault(match.session_id, []).append(match)
-    rows: dict[str, SessionRow] = {}
-    if filtered:
-        passing = await _passing(log, query.filter, frozenset(found), now_us)
-        rows = {each: row for each, row in passing.items() if keeps is None or await keeps(row)}
-        found = {session_id: found[session_id] for session_id in rows}
     order = sorted(found, key=lambda each: min(map(_rank, found[each])))
     if after:
         session_id = (await log.find(after)).session_id
         if session_id not in order:
             raise UsageError(f"session {session_id} is no longer among the hits; start again with the first page")
         order = order[order.index(session_id) + 1 :]
-    page = order[:limit]
-    rows |= await _passing(log, NO_FILTER, frozenset(page).difference(rows), now_us)
-    page = [each for each in page if each in rows]  # a session may have been removed a moment ago
+    rows: dict[str, SessionRow] = {}
+    for first in range(0, len(order), CHECKED):
+        if limit is not None and len(rows) > limit:
+            break
+        some = order[first : first + CHECKED]
+        passing = await _passing(log, query.filter, frozenset(some), now_us)
+        rows |= {each: passing[each] for each in some if each in passing and (not keeps or await keeps(passing[each]))}
+    page = list(rows)[:limit]
     holders, costs = await log.holders(), await costs_of(log, *(rows[each] for each in page))
+    best = {each: sorted(found[each], key=_rank) for each in page}
+    shown = [match for each in page for match in best[each][:SHOWN]]
+    texts = await anyio.to_thread.run_sync(index.excerpts, expression, shown)
 
-    def shown(session_id: str) -> Hit:
-        best = sorted(found[session_id], key=_rank)
-        events = tuple(Found(each.seq, each.kind, each.at_us, index.excerpt(expression, each)) for each in best[:SHOWN])
-        return Hit(Session(rows[session_id], session_id in holders, costs[session_id]), events, len(best))
+    def hit(session_id: str) -> Hit:
+        events = tuple(
+            Found(each.seq, each.kind, each.at_us, texts.get(each.document, Excerpt("")))
+            for each in best[session_id][:SHOWN]
+        )
+        session = Session(rows[session_id], session_id in holders, costs[session_id])
+        return Hit(session, events, len(best[session_id]))
 
-    hits = await anyio.to_thread.run_sync(lambda: tuple(shown(each) for each in page))
-    return Page(hits, limit is not None and len(order) > limit, len(matches) < count, await log.look(index.lag))
+    more = limit is not None and len(rows) > limit
+    return Page(tuple(map(hit, page)), more, len(matches) < count, await log.look(index.lag))
 
 
 def _rank(match: Match) -> tuple[float, int]:

@@ -78,7 +78,7 @@ async def search_run(call: Call) -> int:
     if page.more:
         call.note(f"and more sessions: add words, or --limit {call.args.limit * 5}")
     if not page.complete:
-        call.note("the words are frequent, and only the latest events with them were ranked; add words")
+        call.note("the words are frequent, and only the latest events with them were looked at; add words")
     if page.lag.events:
         call.note(f"{counted(page.lag.events, 'event')} are not indexed yet; search again to go on with it")
     return 0

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -131,15 +131,35 @@ class SearchIndex:
             self._discard()
 
     def matches(self, expression: str, count: int) -> list[Match]:
-        """Return the latest matching events, newest first. `expression` is one of `expression_of`."""
-        values = {"expression": expression, "count": count}
-        return self._run(lambda db: [Match(*row) for row in db.execute(_SQL["matches"], values)])
+        """Return the latest matching events, newest first. `expression` is one of `expression_of`.
 
-    def excerpt(self, expression: str, match: Match) -> Excerpt:
-        """Return the text around the matching words of an event, empty if it is gone."""
-        values = {"expression": expression, "id": match.document, "start": START, "end": END, "tokens": EXCERPT_TOKENS}
-        found = self._run(lambda db: db.execute(_SQL["excerpt"], values).fetchone())
-        return _parsed(str(found[0])) if found else Excerpt("")
+        With `count` of them, the words are so frequent that a rank would say little and take long: all have the same.
+        """
+        values = {"expression": expression, "count": count}
+
+        def look(db: sqlite3.Connection) -> list[Match]:
+            found = db.execute(_SQL["latest"], values).fetchall()
+            ranked = found if len(found) == count else db.execute(_SQL["matches"], values)
+            return [Match(*row) for row in ranked]
+
+        return self._run(look)
+
+    def excerpts(self, expression: str, matches: Sequence[Match]) -> dict[int, Excerpt]:
+        """Return the texts around the matching words of events, by document; without those that are gone."""
+        ids = [match.document for match in matches]
+        if not ids:
+            return {}
+        values = {
+            "expression": expression,
+            "first": min(ids),
+            "last": max(ids),
+            "ids": msgspec.json.encode(ids).decode(),
+            "start": START,
+            "end": END,
+            "tokens": EXCERPT_TOKENS,
+        }
+        found = self._run(lambda db: db.execute(_SQL["excerpts"], values).fetchall())
+        return {document: _parsed(text) for document, text in found}
 
     def _fill(self, db: sqlite3.Connection, look: Look) -> bool:
         clock = SystemClock()

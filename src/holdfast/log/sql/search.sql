@@ -41,11 +41,20 @@ delete from sessions where number = :session;
 -- Merges the index into one segment: only this drops the entries of removed documents.
 insert into words (words) values ('optimize');
 
+-- name: latest
+-- The latest matching events, all of the same rank.
+select d.id, s.session_id, d.seq, d.kind, d.at_us, -1.0
+from words join documents d on d.id = words.rowid join sessions s on s.number = d.session
+where words match :expression order by words.rowid desc limit :count;
+
 -- name: matches
--- The latest matching events, with their rank: lower is better, and a file name counts twice.
+-- The latest matching events, with their rank: lower is better, and a file name counts twice. For the rank, the database
+-- looks at every event with one of the words.
 select d.id, s.session_id, d.seq, d.kind, d.at_us, bm25(words, 1.0, 2.0)
 from words join documents d on d.id = words.rowid join sessions s on s.number = d.session
 where words match :expression order by words.rowid desc limit :count;
 
--- name: excerpt
-select snippet(words, -1, :start, :end, '…', :tokens) from words where words match :expression and rowid = :id;
+-- name: excerpts
+-- Of several events at once: a prefix is looked up once for all of them.
+select rowid, snippet(words, -1, :start, :end, '…', :tokens) from words
+where words match :expression and rowid between :first and :last and rowid in (select value from json_each(:ids));

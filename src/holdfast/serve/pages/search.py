@@ -40,7 +40,7 @@ class Found(msgspec.Struct, frozen=True):
 class Results(msgspec.Struct, frozen=True, kw_only=True):
     """A page of results. `after` is the cursor of the next page, empty at the end; `wrong` an invalid search.
 
-    `complete` is false if only the latest matching events were ranked; `lag` events are not indexed yet.
+    `complete` is false if only the latest matching events were looked at; `lag` events are not indexed yet.
     """
 
     query: str
