@@ -75,6 +75,7 @@ class StruckStore:
         self._store = store
         self._striker = striker
         self.read = store.read
+        self.at = store.at
         self.wait = store.wait
         self.changed = store.changed
         self.confirm = store.confirm

@@ -100,6 +100,13 @@ class Log(Protocol):
         """
         ...
 
+    async def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        """Return the events at these positions, each a session and a sequence number, in their order.
+
+        Raises `UnknownSession`, and `UsageError` for a position beyond the head.
+        """
+        ...
+
     async def wait(self, session_id: str, after: int) -> int:
         """Return the head once it is beyond `after`; any process may move it."""
         ...

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from holdfast.errors import LogDamaged
+from holdfast.errors import LogDamaged, UsageError
 from holdfast.facts.codec import SCHEMA, Chain, Event, decode_body, decode_today, erased, genesis
 from holdfast.facts.union import FACT_TYPES
 from holdfast.session.rows import SessionRow
@@ -140,6 +140,13 @@ def parts(row: SessionRow, find: Find) -> list[Part]:
         if origin is None or origin.session_id in seen:
             raise damaged(row.session_id, 0, f"it is a fork of session {row.origin}, which does not exist")
         row = origin
+
+
+def the_one(events: Sequence[Event], session_id: str, seq: int) -> Event:
+    """Return the only event of a read. Raises `UsageError` if it read beyond the head."""
+    if not events:
+        raise UsageError(f"session {session_id} has no event {seq}")
+    return events[0]
 
 
 def holder(row: SessionRow, find: Find, seq: int) -> str:

@@ -189,6 +189,9 @@ class MemoryStore:
                 raise damaged(session_id, after + 1, "its hash does not follow from what is stored")
         return self._tables.own(session_id, after, count)
 
+    async def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        return [chain.the_one(await self.read(name, after=seq - 1, limit=1), name, seq) for name, seq in places]
+
     async def wait(self, session_id: str, after: int) -> int:
         await anyio.lowlevel.checkpoint()
         while (head := self._row(session_id).head) <= after:

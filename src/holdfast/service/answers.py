@@ -9,6 +9,7 @@ import msgspec
 from holdfast.brain.doors import uptime
 from holdfast.clock import local_time
 from holdfast.errors import ItemClosed, UsageError
+from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import (
     ApprovalDecided,
@@ -54,14 +55,14 @@ async def asked(log: Log, item: ItemRow) -> ApprovalRequested:
 
 async def who(log: Log, row: SessionRow, request: ApprovalRequested, now_us: int) -> tuple[str, ...]:
     """Return the names of the users who may answer an item of a session now; empty means everyone."""
-    created = await _created(log, row.session_id)
-    people = created.people if created else People()
+    (first,) = await log.read(row.session_id, limit=1)
+    return names_of(first, row, request, now_us)
+
+
+def names_of(first: Event, row: SessionRow, request: ApprovalRequested, now_us: int) -> tuple[str, ...]:
+    """Return what `who` does, with the first event of the session."""
+    people = first.fact.people if isinstance(first.fact, SessionCreated) else People()
     return may_answer(people, row.owner, request, now_us)
-
-
-async def _created(log: Log, session_id: str) -> SessionCreated | None:
-    (first,) = await log.read(session_id, limit=1)
-    return first.fact if isinstance(first.fact, SessionCreated) else None
 
 
 async def closed(log: Log, item: ItemRow) -> ItemClosed:
@@ -213,11 +214,11 @@ class Answers(Poster):
             return Grant(tool="egress", match=_literally(request.action), for_s=for_s, uses=uses)
         if request.kind != "tool":
             raise UsageError(f"{item.item_id} asks for no tool call, so there are no more like it; leave the grant out")
-        (event,) = await self.log.read(item.session_id, after=request.evidence[0] - 1, limit=1)
+        first, event = await self.log.at([(item.session_id, 1), (item.session_id, request.evidence[0])])
         use = event.fact
         assert isinstance(use, AgentToolUse)
-        created = await _created(self.log, item.session_id)
-        tool = find_tool(created.agent if created else Agent(model=""), use.name)
+        agent = first.fact.agent if isinstance(first.fact, SessionCreated) else Agent(model="")
+        tool = find_tool(agent, use.name)
         if tool is None or tool.where == "harness":
             raise UsageError(f"calls of {use.name} are allowed one by one; leave the grant out")
         same = _literally(main_argument(tool, use.input))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
@@ -14,7 +14,7 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.shift import ParkReason
 from holdfast.kinds import ITEMS
 from holdfast.log.base import Index, Which
-from holdfast.service.answers import asked, who
+from holdfast.service.answers import names_of
 from holdfast.service.event_lines import describe
 from holdfast.service.sessions import UNFINISHED, Store, costs_of, newest_first
 from holdfast.session.costs import Costs
@@ -86,22 +86,30 @@ async def items(
     ids = frozenset(item.session_id for item in found)
     rows = {row.session_id: row for row in await store.sessions(Which(ids=ids), home=True)} if ids else {}
     spent = await costs_of(store, *rows.values())
-    return [await _shown(store, each, now_us, rows[each.session_id], spent) for each in found]
+    return await _shown(store, found, rows, spent, now_us)
 
 
 async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
     """Return an item with its full request, the users who may answer it, and the event that closed it."""
     row = await store.find(item.session_id)
-    return await _shown(store, item, now_us, row, await costs_of(store, row))
+    return (await _shown(store, [item], {row.session_id: row}, await costs_of(store, row), now_us))[0]
 
 
-async def _shown(store: Store, item: ItemRow, now_us: int, row: SessionRow, spent: Mapping[str, Costs]) -> Shown:
-    request = await asked(store, item)
-    closing = None
-    if item.closed_seq is not None:
-        (closing,) = await store.read(item.session_id, after=item.closed_seq - 1, limit=1)
-    names = await who(store, row, request, now_us)
-    return Shown(item, request, names, closing, spent.get(item.session_id, Costs()))
+async def _shown(
+    store: Store, found: Sequence[ItemRow], rows: Mapping[str, SessionRow], spent: Mapping[str, Costs], now_us: int
+) -> list[Shown]:
+    requests = await store.at([(item.session_id, item.seq) for item in found])
+    firsts = await store.at([(item.session_id, 1) for item in found])
+    ends = await store.at([(item.session_id, item.closed_seq) for item in found if item.closed_seq is not None])
+    closings = {(event.session_id, event.seq): event for event in ends}
+    shown = []
+    for item, event, first in zip(found, requests, firsts, strict=True):
+        request, row = event.fact, rows[item.session_id]
+        assert isinstance(request, ApprovalRequested)
+        closing = closings.get((item.session_id, item.closed_seq or 0))
+        costs = spent.get(item.session_id, Costs())
+        shown.append(Shown(item, request, names_of(first, row, request, now_us), closing, costs))
+    return shown
 
 
 async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:

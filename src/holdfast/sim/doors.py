@@ -119,6 +119,9 @@ class StoreDoor:
             "read", lambda: self._store.read(session_id, after=after, prev=prev, limit=limit)
         )
 
+    async def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        return await self._process.through("at", lambda: self._store.at(places))
+
     async def wait(self, session_id: str, after: int) -> int:
         return await self._process.through("wait", lambda: self._store.wait(session_id, after))
 

@@ -17,6 +17,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
+from holdfast.log.chain import the_one
 from holdfast.log.removal import read_gone
 from holdfast.log.sql.read import Reader
 from holdfast.log.sql.threads import ANYTHING, Watch
@@ -110,6 +111,12 @@ class SqlStore(ABC, Generic[R]):
         self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
     ) -> list[Event]:
         return await self._read(lambda reader: reader.events(session_id, after, prev, limit))
+
+    async def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        def look(reader: R) -> list[Event]:
+            return [the_one(reader.events(name, seq - 1, None, 1), name, seq) for name, seq in places]
+
+        return await self._read(look)
 
     async def wait(self, session_id: str, after: int) -> int:
         while True:

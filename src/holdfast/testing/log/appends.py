@@ -117,6 +117,20 @@ async def reading_has_a_start_and_a_limit(rig: Rig) -> None:
     await case.refused(UnknownSession, rig.store.read("ses_none"))
 
 
+async def events_are_read_by_their_places(rig: Rig) -> None:
+    """Events of several sessions are read at once, in the order of the places."""
+    case = Scenario(rig)
+    lease = await case.started()
+    (result,) = await case.append(lease, case.result())
+    await case.open("ses_b")
+    found = await rig.store.at([("ses_b", 1), ("ses_a", 3), ("ses_a", 1)])
+    assert [(event.session_id, event.seq) for event in found] == [("ses_b", 1), ("ses_a", 3), ("ses_a", 1)]
+    assert found[1] == result
+    assert await rig.store.at([]) == []
+    await case.refused(UnknownSession, rig.store.at([("ses_a", 1), ("ses_none", 1)]))
+    await case.refused(UsageError, rig.store.at([("ses_a", 4)]))
+
+
 async def undecodable_values_are_refused(rig: Rig) -> None:
     """A batch with a non-finite number or a lone surrogate is refused as a whole."""
     case = Scenario(rig)
