@@ -63,7 +63,7 @@ class _Walk:
         self.opened_us = self.finished_us = 0
         self.failures, self.item, self.held, self.paused = 0, "", False, False
         self.batch: list[Fact] = []
-        self.cancelled = False
+        self.cancelled = self.crowded = False
 
     def take(self, event: Event) -> Found:
         """Follow one more event, and report what it breaks."""
@@ -73,13 +73,14 @@ class _Walk:
             case TriggerSkipped() as fact:
                 yield from self._skipped(fact)
             case TriggerMissed() as fact:
+                self.crowded = self.crowded or len(self._waiting()) >= self.duty.queue_max
                 yield from self._missed(fact, event)
             case TriggerFired() as fact:
                 yield from self._fired(fact, event)
             case FiringEnded() as fact:
                 yield from self._ended(fact)
             case ShiftStarted():
-                self.batch = []
+                self.batch, self.crowded = [], False
             case ShiftEnded() as fact:
                 yield from self._parked(fact, event)
             case _:
@@ -270,7 +271,7 @@ class _Walk:
             return
         big = any(isinstance(each, TriggerMissed) and each.count >= MANY for each in self.batch)
         other: list[Any] = [each for each in self.batch if not isinstance(each, TriggerMissed)]
-        if not other and not big and len(self._waiting()) < self.duty.queue_max:
+        if not other and not big and not self.crowded:
             yield "misfire", "instants were missed, and no firing stands for them"
 
     def close(self, accepted: set[str], end_us: int) -> Found:
