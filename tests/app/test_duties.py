@@ -223,7 +223,7 @@ def test_a_file_that_opens_folders_counts_once_it_is_accepted(type: Type, counti
     assert said.code != 0
     assert "sets read, which you have not accepted" in said.err
     assert type("ps", "--json").went().lines == []
-    type("duty", "add", file, "--yes").went()
+    type("duty", "add", file, "--yes", "--no-sandbox").went()  # a sandbox has a /tmp of its own
     (first, *_) = log_of(type, "d")
     assert first["workspace"]["read_only"] == {str(folder): str(folder)}
 

@@ -2,7 +2,7 @@
 # before: under RUNNING, as "nobody runs it now", without a command.
 # now: under NEEDS YOU, with the command that resumes it, which works after a kill too.
 . "$LIB"
-model '{"text": "Done.", "delay_s": 2}'
+model '{"text": "Done.", "delay_s": 8}'
 begin() {
   holdfast "$@" > out 2>&1 < /dev/null &
   run=$!
