@@ -111,15 +111,13 @@ async def partition(address: str, home: Path) -> bool:
             through = address.replace(f":{port}/", f":{proxy.port}/")
             async with sessions(address, home, "b") as (case, rig):
                 with holder(rig, home / "a", TTL_S, through, SESSIONS) as child:
-                    for way in cut:
-                        proxy.ways[way].clear()
+                    proxy.part(*cut)
                     took_s = await taken_over(case)
                     before = await heads(case)
                     tell(child, "act")
                     await anyio.sleep(SWEEP_S)
                     begun = sum(now - then for now, then in zip(await heads(case), before, strict=True))
-                    for way in cut:
-                        proxy.ways[way].set()
+                    proxy.join()
                     said = await answers(child)
                 good &= shown(f"parted, {name}", took_s, TTL_S + 2.0)
         print(f"{'':24} {begun} begun while parted; then {said.count('Fenced')} of {len(said)} refused")

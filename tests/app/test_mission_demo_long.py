@@ -80,7 +80,7 @@ def test_bad_workers_and_judges(holdfast_home: Path, library: str, seed: str) ->
     result = on(library, known_home(holdfast_home, library), *workers, *JUDGES, "--rubric-share", "0.3", "--seed", seed)
     assert result["exit_code"] in (0, 3)
     assert result["exit_code"] == 3 or result["suite_green"]
-    # A tamper that only adds special cases to a right product may pass; every criterion that is said to be met is.
+    assert result["faults"].get("tamper", {}).get("through", 0) == 0
     met = set(result["said_met"]) & set(result["met"])
     assert len(met) + result["rubric_criteria"] >= len(result["said_met"])
     for kind in ("silent", "contradicts", "crash"):

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -106,17 +107,8 @@ def parted(rig: PostgresRig, *ways: Way) -> Iterator[tuple[str, Callable[[], Non
     """An address of the rig's server over a network, and functions that part it and join it again."""
     port = port_of(rig.address)
     with commit_proxy(port) as proxy:
-
-        def part() -> None:
-            for way in ways:
-                proxy.ways[way].clear()
-
-        def join() -> None:
-            for way in ways:
-                proxy.ways[way].set()
-
-        yield rig.address.replace(f":{port}/", f":{proxy.port}/"), part, join
-        join()
+        yield rig.address.replace(f":{port}/", f":{proxy.port}/"), partial(proxy.part, *ways), proxy.join
+        proxy.join()
 
 
 async def test_a_worker_without_the_database_begins_nothing(rig: PostgresRig, tmp_path: Path) -> None:

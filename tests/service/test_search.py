@@ -99,6 +99,9 @@ async def test_pages_join_and_filters_pass_what_ps_passes(tmp_path: Path, monkey
         assert (few.complete, len(few.hits)) == (False, 7), "only the latest events are ranked"
         with pytest.raises(UsageError, match="no longer"):
             await ask(store, index, "nothing", after="ses_00000000000000000000000007")
+        done = next(hit for hit in whole.hits if hit.session.row.status == "done").session.row.session_id
+        with pytest.raises(UsageError, match="no longer"):  # a hit of the words alone, which the filter leaves out
+            await ask(store, index, "scripted", "is:parked", after=done)
 
 
 async def test_the_filler_follows_the_log_and_rests_while_it_is_still(tmp_path: Path) -> None:

@@ -29,13 +29,20 @@ class CommitProxy:
         self.cuts: list[Cut] = []
         self.made = 0
         self.ways: dict[Way, threading.Event] = {"there": threading.Event(), "back": threading.Event()}
-        for way in self.ways.values():
-            way.set()
+        self.join()
         self._upstream = upstream
         self._listener = socket.create_server(("127.0.0.1", self.port))
 
     def close(self) -> None:
         self._listener.close()
+
+    def part(self, *ways: Way) -> None:
+        for way in ways:
+            self.ways[way].clear()
+
+    def join(self) -> None:
+        for way in self.ways.values():
+            way.set()
 
     def accept(self) -> None:
         while True:

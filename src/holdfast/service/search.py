@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NoReturn, Protocol
 
 import anyio.to_thread
@@ -135,19 +135,22 @@ async def search(
     found: dict[str, list[Match]] = {}
     for match in matches:
         found.setdefault(match.session_id, []).append(match)
+
+    async def kept(some: Sequence[str]) -> dict[str, SessionRow]:
+        passing = await _passing(log, query.filter, frozenset(some), now_us)
+        return {each: passing[each] for each in some if each in passing and (not keeps or await keeps(passing[each]))}
+
     order = sorted(found, key=lambda each: min(map(_rank, found[each])))
     if after:
         session_id = (await log.find(after)).session_id
-        if session_id not in order:
+        if session_id not in order or not await kept([session_id]):
             raise UsageError(f"session {session_id} is no longer among the hits; start again with the first page")
         order = order[order.index(session_id) + 1 :]
     rows: dict[str, SessionRow] = {}
     for first in range(0, len(order), CHECKED):
         if limit is not None and len(rows) > limit:
             break
-        some = order[first : first + CHECKED]
-        passing = await _passing(log, query.filter, frozenset(some), now_us)
-        rows |= {each: passing[each] for each in some if each in passing and (not keeps or await keeps(passing[each]))}
+        rows |= await kept(order[first : first + CHECKED])
     page = list(rows)[:limit]
     holders, costs = await log.holders(), await costs_of(log, *(rows[each] for each in page))
     best = {each: sorted(found[each], key=_rank) for each in page}

@@ -95,12 +95,13 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
     stays = not getattr(call.args, "leave_jobs", False)
 
     async def work() -> None:
+        wait_s = await _longest_wait_s(call, runtime, session_id)
+        outages = Outages(call.note, SystemClock(), wait_s) if wait_s else None
+        at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, outages, stays=stays)
         if not stays:
-            await _to_its_stop(call, runtime, session_id, doors, steal, await _outages(call, runtime, session_id))
+            await at_work()
             return
         with closing(attend(runtime.home, session_id, runtime.worker.worker_id, database_path(call.settings))):
-            outages = await _outages(call, runtime, session_id)
-            at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, outages, stays=True)
             if outages is not None:
                 at_work = partial(alongside, at_work, partial(continue_others, call, runtime, session_id, outages))
             await alongside(at_work, partial(look_after, runtime, session_id))
@@ -233,12 +234,6 @@ async def _to_its_stop(
 
     await dispatcher.ring(session_id)
     await dispatcher.run(handle)
-
-
-async def _outages(call: Call, runtime: Runtime, session_id: str) -> Outages | None:
-    """Return what decides on waits of this command; None if it waits through no outage."""
-    wait_s = await _longest_wait_s(call, runtime, session_id)
-    return Outages(call.note, SystemClock(), wait_s) if wait_s else None
 
 
 async def _longest_wait_s(call: Call, runtime: Runtime, session_id: str) -> float:

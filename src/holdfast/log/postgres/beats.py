@@ -44,7 +44,7 @@ class Beats:
         self._thread: threading.Thread | None = None
 
     def is_fresh(self) -> bool:
-        """Return True while nobody elsewhere can take a session of these workers."""
+        """Return True while no worker elsewhere can take a session of these workers."""
         return self._beaten_names == self._names and boot_s() < self._sent_s + 0.75 * self.ttl_s
 
     def is_wary(self) -> bool:

@@ -89,8 +89,8 @@ delete from workers where worker_id = any(cast(:names as text[]));
 delete from workers where beat_at < clock_timestamp() - interval '1 hour';
 
 -- name: living
--- Those of the workers that may live, with their places. For one lifetime after a start of the database nobody is dead:
--- no worker could beat while it was away. With `wary`, a worker lives that has a row at all.
+-- Those of the workers that may live, with their places. For one lifetime after a start of the database, no worker
+-- counts as dead: none could beat while it was away. With `wary`, a worker lives that has a row at all.
 select worker_id, place from workers
 where worker_id = any(cast(:names as text[]))
     and (:wary or clock_timestamp() < greatest(beat_at, pg_postmaster_start_time()) + ttl_s * interval '1 second');

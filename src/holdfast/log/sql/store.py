@@ -166,7 +166,7 @@ class SqlStore(ABC, Generic[R]):
             raise
 
     async def confirm(self, lease: Lease) -> None:
-        """See `Leases.confirm`. While this process lives, nobody takes its leases but by stealing."""
+        """See `Leases.confirm`. While this process lives, its leases can only be stolen."""
 
     async def holders(self) -> dict[str, str]:
         def look(reader: R) -> dict[str, str]:

@@ -64,9 +64,12 @@ class _Walk:
         self.failures, self.item, self.held, self.paused = 0, "", False, False
         self.batch: list[Fact] = []
         self.cancelled = self.crowded = False
+        self.at_us = self.before_us = since_us
 
     def take(self, event: Event) -> Found:
         """Follow one more event, and report what it breaks."""
+        if event.at_us != self.at_us:  # events of one decision have one time
+            self.before_us, self.at_us = self.at_us, event.at_us
         match event.fact:
             case TriggerOffered() as fact:
                 yield from self._offered(fact, event)
@@ -144,7 +147,11 @@ class _Walk:
         timely = late_us <= schedule.grace_s * SECOND_US
         if late_us < 0:
             yield "early", f"{fact.time_us} fires {-late_us} us before its time"
-        if not timely and schedule.misfire == "skip" and late_us > schedule.grace_s * SECOND_US + SLACK_US:
+        decided_late_us = self.before_us - fact.time_us  # at least: a brain may be frozen before it appends (S2)
+        too_late = (
+            decided_late_us > (schedule.grace_s + 60) * SECOND_US or late_us > schedule.grace_s * SECOND_US + SLACK_US
+        )
+        if not timely and schedule.misfire == "skip" and too_late:
             yield "misfire", f"{fact.time_us} fires {late_us / 1e6:.0f} s late in spite of skip"
         if not timely and schedule.misfire == "once":
             later = true_instants(
