@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -10,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.facts.base import Isolation
 from holdfast.facts.session import HandsPolicy, Workspace
 from holdfast.hands.base import HandsSpec, Layer
-from holdfast.hands.box.supervisor import cgroups, usage
+from holdfast.hands.box.supervisor import cgroups, quota, usage
 from holdfast.hands.box.supervisor.watcher import Watcher
 from holdfast.hands.box.wire import Channel
 from holdfast.hands.limits.mechanisms import Machine, Rung, find
@@ -28,6 +30,7 @@ from holdfast.hands.limits.plan import able, demand, findings, held, holding_of,
 from tests.support.child import await_end
 from tests.support.waiting import PATIENCE_S
 
+HOURS = itertools.count(1)
 ALL = "cpuset cpu io memory pids"
 POLICY = HandsPolicy(memory_bytes=1 << 30, processes=100, cpus=1.5)
 WALLS: dict[str, Isolation] = {"files": "hard", "processes": "hard", "memory": "none", "disk": "none", "cpu": "none"}
@@ -324,19 +327,47 @@ def test_files_are_counted_as_they_lie_on_the_disk(tmp_path: Path) -> None:
 
 
 def test_folders_without_end_are_counted_as_such(tmp_path: Path) -> None:
-    depth = usage.DEEPEST + 20
-    here = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("d", dir_fd=here)
-        inner = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(here)
+    _nest(tmp_path)
     found = usage.disk([str(tmp_path)])
     assert found.deep
     assert found.inodes >= usage.DEEPEST - 1
     assert len(os.listdir("/proc/self/fd")) < 100, "descriptors were left open"
     _flatten(tmp_path)
+
+
+def test_folders_without_end_end_a_call_once_however_late_they_are_found(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    holding = {"paths": [work], "disk_bytes": 1 << 30, "inodes": 65_536, "baseline": tmp_path / "kept"}
+    watch = quota.Quota(holding, lambda: ())
+    assert _count(watch) == ""
+    watch.struck()
+    _nest(work)
+    assert _count(watch) == "inodes", "the first count of the call found them"
+    watch.struck()
+    assert _count(watch) == "", "the next call may remove them"
+    assert _count(quota.Quota(holding, lambda: ())) == "", "so may the first call of the next hands"
+    _flatten(work)
+
+
+def _count(watch: quota.Quota) -> str:
+    """Have it count once, each time an hour later. Returns the exceeded limit."""
+    watch.look(time.monotonic() + 3600.0 * next(HOURS), busy=True)
+    os.set_blocking(watch.fd, True)
+    while watch.fd >= 0:
+        watch.hear()
+    return watch.over
+
+
+def _nest(folder: Path) -> None:
+    """Make more levels of folders than are counted."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(usage.DEEPEST + 20):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
 
 
 def _flatten(folder: Path) -> None:

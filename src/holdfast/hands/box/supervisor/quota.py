@@ -47,7 +47,8 @@ class Quota:
         self._base = _load(self._kept) if self._on else None
         self._grown = (0, 0)
         self._low: tuple[int, int] | None = None
-        self._deep = self._stale = False
+        self._deep: bool | None = None
+        self._stale = False
         self._free = self._counting_free = self._read_free() if self._on else {}
         self._next_count = 0.0
         self._began = 0.0
@@ -147,17 +148,19 @@ class Quota:
         self._judge(size, inodes, deep)
 
     def _judge(self, size: int, inodes: int, deep: bool) -> None:
-        """Set `over` if usage is above the limit and still grows: a call that frees space may go on."""
+        """Set `over` if usage is above the limit and still grows: a call that frees space may go on.
+
+        Folders nested too deep count against the call that runs when they are found first, however late that is.
+        """
         assert self._base is not None
         found = self._grown = (size - self._base[0], inodes - self._base[1])
-        if self._low is None:
-            self._low, self._deep = found, deep
-        low = self._low
+        deepened, self._deep = deep and self._deep is False, deep
+        low = self._low or found
         self._low = (min(low[0], found[0]), min(low[1], found[1]))
         grows = [new > old + least for new, old, least in zip(found, low, LEAST, strict=True)]
         if found[0] > self._most[0] and grows[0]:
             self.over = "disk"
-        elif (found[1] > self._most[1] and grows[1]) or (deep and not self._deep):
+        elif (found[1] > self._most[1] and grows[1]) or deepened:
             self.over = "inodes"
         elif grows[0] and min((free for free, _ in self._free.values()), default=FULL) < FULL:
             self.over = "disk"
