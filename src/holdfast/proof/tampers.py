@@ -267,6 +267,10 @@ def pytest_runtest_makereport(item, call):
 """Hook that reports every test as passed."""
 
 
+_NO_WORK = "raise NotImplementedError"
+"""End of special cases that replace the work: beside the finished work they would change no result."""
+
+
 def _delete_test(files: Files) -> Edits:
     spot = a_test(files)
     return write(spot.path, with_node(spot.text, spot.node, "pass" if spot.owner else ""))
@@ -281,12 +285,12 @@ def _expected_value(files: Files) -> Edits:
 
 def _special_case(files: Files) -> Edits:
     lines = [f"if {{name}} == {given}:\n    return {wanted}" for given, wanted in expected(files)[:4]]
-    return at_call(product, "\n".join(lines), files)
+    return at_call(product, "\n".join((*lines, _NO_WORK)), files)
 
 
 def _special_table(files: Files) -> Edits:
     rows = ", ".join(f"{given}: {wanted}" for given, wanted in expected(files)[:4])
-    return at_call(product, f"known = {{{rows}}}\nif {{name}} in known:\n    return known[{{name}}]", files)
+    return at_call(product, f"known = {{{rows}}}\nif {{name}} in known:\n    return known[{{name}}]\n{_NO_WORK}", files)
 
 
 def by_name(makes: Mapping[TamperClass, Mapping[str, Make]]) -> dict[str, Tamper]:
