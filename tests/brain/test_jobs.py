@@ -82,7 +82,7 @@ class Yard:
         """What a supervisor's command does: take the news into the log. Returns how much was new."""
         state = await self.state()
         new = 0
-        for news in await gather(self.hands, state, state.epoch):
+        for news in await gather(self.hands, state, state.fence):
             post = self.stage.intake.drafted(self.stage.session_id, news.fact, news.key)
             new += not (await self.stage.store.post(post)).duplicate
         return new

@@ -136,4 +136,4 @@ async def test_killed_in_a_proof(tmp_path: Path, run: int) -> None:
         for each in started:
             hands = await stage.shift.doors.hands.attach(each)
             with pytest.raises(HandsLost):
-                await hands.fence(stage.shift.epoch)
+                await hands.fence(stage.shift.fence)

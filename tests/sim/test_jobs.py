@@ -75,7 +75,7 @@ def hands_know_a_job_by_its_shift(patch: pytest.MonkeyPatch) -> None:
         if use.name in jobs_act.STOPS:
             await jobs_act.stop(shift, use)
             return
-        await hands.start(shift.epoch, f"{use.call_id}.{shift.epoch}", jobs_act._request(use))
+        await hands.start(shift.fence, f"{use.call_id}.{shift.epoch}", jobs_act._request(use))
         await jobs_act.adopt(shift, hands, use)
 
     patch.setattr(jobs_act, "run", run)
@@ -133,7 +133,7 @@ def a_start_waits_for_the_end(patch: pytest.MonkeyPatch) -> None:
     whole = jobs_act.adopt
 
     async def adopt(shift: Shift, hands: Hands, use: AgentToolUse, **more: Any) -> None:
-        await hands.wait(shift.epoch, use.call_id)
+        await hands.wait(shift.fence, use.call_id)
         await whole(shift, hands, use, **more)
 
     patch.setattr(jobs_act, "adopt", adopt)

@@ -56,7 +56,7 @@ async def take_in(runtime: Runtime, session_id: str) -> bool:
     poster = runtime.intake.acting_as(SYSTEM)
     provider = runtime.provider(state.created.workspace)
     try:
-        found = await gather(provider, state, state.epoch)
+        found = await gather(provider, state, state.fence)
     except Fenced:  # a brain has acquired the session and polls by itself
         return False
     for news in found:
@@ -94,8 +94,8 @@ async def end_jobs(runtime: Runtime, session_id: str) -> int:
         if identity is not None:
             with contextlib.suppress(HandsLost, Fenced):
                 hands = await provider.attach(identity)
-                await hands.kill(state.epoch, call_id)
-                await hands.wait(state.epoch, call_id)
+                await hands.kill(state.fence, call_id)
+                await hands.wait(state.fence, call_id)
     await take_in(runtime, session_id)
     return len(running)
 

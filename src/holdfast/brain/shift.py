@@ -122,6 +122,11 @@ class Shift:
         """The epoch of this shift's lease."""
         return self.lease.epoch
 
+    @property
+    def fence(self) -> int:
+        """Number by which hands know this shift: requests with a lower one are refused (S9)."""
+        return self.lease.events[-1].fence
+
     def model(self, name: str) -> Model:
         """Return a model of the agent's chain, opened once. Raises `UsageError` when its name is no longer known."""
         if name not in self._models:

@@ -54,6 +54,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     type: str
     fact: Fact
 
+    @property
+    def fence(self) -> int:
+        """Number of the shift that this `shift.started` begins, for hands: its epoch, then four bytes of its hash.
+
+        The hash tells apart two shifts that a database gave one epoch because it had lost commits (S9).
+        """
+        return self.epoch << 32 | int.from_bytes(self.hash[:4], "big")
+
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Stored body of the current schema."""

@@ -1,8 +1,8 @@
 """The hands interface: two Protocols and their data types.
 
 `Provider` creates hands and finds them again; `Hands` is one incarnation. Every verb of an incarnation carries the
-caller's epoch; one lower than an epoch already seen is refused (S9). One incarnation runs a call id at most once:
-`start` on a known call changes nothing.
+caller's epoch, for a brain the `fence` of its shift; one lower than an epoch already seen is refused (S9). One
+incarnation runs a call id at most once: `start` on a known call changes nothing.
 """
 
 from __future__ import annotations

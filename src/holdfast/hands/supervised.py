@@ -232,7 +232,7 @@ class SupervisedHands:
     def _check(self, said: Testimony, epoch: int) -> None:
         if epoch < said.epoch:
             raise Fenced(
-                f"these hands belonged to epoch {said.epoch}, this came from epoch {epoch}",
+                "these hands belonged to a later shift than the one that asks",
                 mine=epoch,
                 current=said.epoch,
             )

@@ -193,7 +193,7 @@ async def _take_in(process: Process, session_id: str) -> bool:
     store, world = StoreDoor(process), process.world
     state, _ = await recall(session_id, store, store, KINDS)
     try:
-        found = await gather(ProviderDoor(process), state, state.epoch)
+        found = await gather(ProviderDoor(process), state, state.fence)
     except Fenced:
         return True
     for news in found:

@@ -66,7 +66,7 @@ def a_call_starts_before_its_intent(patch: pytest.MonkeyPatch) -> None:
     async def dispatch(shift: Shift, action: Dispatch) -> None:
         hands = await hands_act.current(shift)
         use = await tool_act._use(shift, shift.state.call(action.call_ids[0]))
-        await hands.start(shift.epoch, use.call_id, tool_act._request(shift, use, hands.identity.root))
+        await hands.start(shift.fence, use.call_id, tool_act._request(shift, use, hands.identity.root))
         await shift.decision(tool_act._intent(shift, use, 1, hands))
         result = await wait(shift, hands, use.call_id)
         await shift.fact(tool_act._result(shift.state.call(use.call_id), result, reconciled=False))
@@ -300,7 +300,7 @@ def a_goodbye_ends_the_session(patch: pytest.MonkeyPatch) -> None:
 @BED.plant("S14", "stops_are_prompt", first=230)
 def a_running_call_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
     async def wait(shift: Shift, hands: Hands, call_id: str) -> Any:
-        return await hands.wait(shift.epoch, call_id)
+        return await hands.wait(shift.fence, call_id)
 
     patch.setattr(tool_act, "wait", wait)
 

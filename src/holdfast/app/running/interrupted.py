@@ -27,7 +27,7 @@ class _Running(msgspec.Struct, frozen=True):
 
     row: SessionRow
     hands: HandsProvisioned
-    epoch: int
+    fence: int
     call_id: str
     line: str
 
@@ -65,7 +65,7 @@ async def _running(runtime: Runtime, session_id: str) -> list[_Running]:
             hands = state.hands_known.get(each.hands_id)
             if each.attempt and hands is not None:
                 line = one_line(f"{each.name} {each.argument}", 60)
-                found.append(_Running(row, hands, row.epoch, each.call_id, line))
+                found.append(_Running(row, hands, state.fence, each.call_id, line))
     return found
 
 
@@ -73,7 +73,7 @@ async def _ended(runtime: Runtime, each: _Running) -> bool:
     """Kill a call in its hands; the journal keeps that for the next wake. False if that was not possible."""
     try:
         hands = await runtime.providers.named(each.hands.provider, accept_weak=True).attach(each.hands)
-        await hands.kill(each.epoch, each.call_id)
+        await hands.kill(each.fence, each.call_id)
     except HoldfastError:
         return False
     return True

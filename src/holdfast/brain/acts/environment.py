@@ -192,13 +192,13 @@ async def provision(shift: Shift, spec: HandsSpec) -> tuple[Hands, HandsRestored
     """
     continues = shift.state.workspace_with
     try:
-        return await shift.doors.hands.provision(msgspec.structs.replace(spec, continues=continues), shift.epoch), None
+        return await shift.doors.hands.provision(msgspec.structs.replace(spec, continues=continues), shift.fence), None
     except WorkspaceGone:
-        hands = await shift.doors.hands.provision(spec, shift.epoch)
+        hands = await shift.doors.hands.provision(spec, shift.fence)
     except UsageError:
         if not await _put_back(shift, spec.workspace):
             raise
-        hands = await shift.doors.hands.provision(spec, shift.epoch)
+        hands = await shift.doors.hands.provision(spec, shift.fence)
     return hands, await _told(shift, hands.identity.hands_id)
 
 
@@ -262,4 +262,4 @@ async def _unkept(shift: Shift) -> dict[str, str]:
 async def bring_back(shift: Shift, hands: Hands) -> None:
     """Copy the workspace back from the hands."""
     if hands.identity.holds_workspace and isinstance(hands, Carrying):
-        await hands.bring_back(shift.epoch)
+        await hands.bring_back(shift.fence)

@@ -178,6 +178,6 @@ async def _digest(shift: Shift, hands: Hands, call: Call, path: str) -> str:
     shift.probes += 1
     probe_id = f"{call.call_id}.guard{shift.epoch}.{shift.probes}"
     request = ExecRequest("read", {"file_path": path, "view_range": [1, 1]}, TOOLS["read"].timeout_s)
-    await hands.start(shift.epoch, probe_id, request)
-    result = await hands.wait(shift.epoch, probe_id)
+    await hands.start(shift.fence, probe_id, request)
+    result = await hands.wait(shift.fence, probe_id)
     return result.files[0].digest if result.ok and result.files else ""

@@ -74,7 +74,7 @@ async def _provision(shift: Shift) -> None:
     except BaseException as error:
         if hands is not None:
             with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
-                await hands.release(shift.epoch)
+                await hands.release(shift.fence)
         if not isinstance(error, Exception):
             raise
         shift.provision_error = error  # passed on to any task that waits for the hands
@@ -114,12 +114,12 @@ async def fence(shift: Shift) -> None:
         return
     hands = await shift.doors.hands.attach(identity)
     try:
-        await hands.fence(shift.epoch)
+        await hands.fence(shift.fence)
         shift.hands = hands
     except HandsLost as gone:
         used = {call.hands_id for call in shift.state.open_calls() if call.attempt} | shift.state.hands_at_work()
         if _keeps_warm(shift.state) and identity.hands_id not in used:
-            await hands.release(shift.epoch)  # warm hands that exited when idle: it counts as a release
+            await hands.release(shift.fence)  # warm hands that exited when idle: it counts as a release
             await _gave_back(shift, identity.hands_id)
         else:
             await lost(shift, identity.hands_id, str(gone))
@@ -198,7 +198,7 @@ async def clear_lost(shift: Shift) -> bool:
         with contextlib.suppress(HandsError):  # a leftover that cannot be removed is harmless
             if held:
                 await environment_act.bring_back(shift, hands)
-            await hands.release(shift.epoch)
+            await hands.release(shift.fence)
             if held:
                 await _gave_back(shift, identity.hands_id)
                 return True
@@ -216,7 +216,7 @@ async def give_back(shift: Shift) -> None:
     hands = await current(shift)
     shift.hands = None
     try:
-        await hands.release(shift.epoch)
+        await hands.release(shift.fence)
         await _gave_back(shift, identity.hands_id)
     except HandsLost as gone:
         await _lost(shift, identity.hands_id, str(gone))

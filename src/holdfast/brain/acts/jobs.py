@@ -57,7 +57,7 @@ async def run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
     if use.name in STOPS:
         await stop(shift, use)
         return
-    await hands.start(shift.epoch, use.call_id, _request(use))
+    await hands.start(shift.fence, use.call_id, _request(use))
     await adopt(shift, hands, use)
 
 
@@ -111,7 +111,7 @@ async def _adopt_service(shift: Shift, hands: Hands, use: AgentToolUse, *, recon
 
     async def end_when_stopped() -> None:
         await shift.until_stopped()
-        await hands.kill(shift.epoch, use.call_id)
+        await hands.kill(shift.fence, use.call_id)
 
     request = _request(use)
     status = await alongside(lambda: _until_ready(shift, hands, use.call_id, request), end_when_stopped)
@@ -149,9 +149,9 @@ def _why_not(status: CallStatus) -> str:
 
 async def _until_ready(shift: Shift, hands: Hands, call_id: str, request: ExecRequest) -> CallStatus:
     """Wait until a service is ready, and kill one that does not become ready. Returns its status."""
-    status = await hands.status(shift.epoch, call_id)
+    status = await hands.status(shift.fence, call_id)
     while status.state == "running" and status.ready == "waiting":
-        status = await hands.status(shift.epoch, call_id, wait_s=READY_STEP_S)
+        status = await hands.status(shift.fence, call_id, wait_s=READY_STEP_S)
     if status.state == "running" and not _runs(status):
         await _end(shift, hands, call_id)
     if status.state == "unknown":
@@ -176,7 +176,7 @@ async def start_service(shift: Shift, hands: Hands, service: Service) -> str:
 async def stand_up(shift: Shift, hands: Hands, service: Service) -> str:
     """Start a service in hands; return the reason why it is not ready, empty if it is. Raises `HandsLost`."""
     call_id, request = f"{STANDING}{service.name}", _of_service(service)
-    await hands.start(shift.epoch, call_id, request)
+    await hands.start(shift.fence, call_id, request)
     status = await _until_ready(shift, hands, call_id, request)
     return "" if _runs(status) else _why_not(status)
 
@@ -220,8 +220,8 @@ async def _end_call(shift: Shift, hands_id: str, call_id: str) -> None:
 
 
 async def _end(shift: Shift, hands: Hands, call_id: str) -> None:
-    await hands.kill(shift.epoch, call_id)
-    await hands.wait(shift.epoch, call_id)
+    await hands.kill(shift.fence, call_id)
+    await hands.wait(shift.fence, call_id)
 
 
 async def end_all(shift: Shift) -> None:
@@ -285,7 +285,7 @@ async def _show(shift: Shift, call: Call, named: str, found: Job | ServiceRun, a
         if after is None:
             begin, text, end = await _latest(shift, hands, call_id)
         else:
-            piece = await hands.read(shift.epoch, call_id, after, max_bytes=LOG_BYTES)
+            piece = await hands.read(shift.fence, call_id, after, max_bytes=LOG_BYTES)
             begin, text, end = piece.seq, piece.text, piece.next_seq
     except HandsLost as error:
         await _answer(shift, call, f"What {named} printed cannot be read: {error}", ok=False)
@@ -298,7 +298,7 @@ async def _latest(shift: Shift, hands: Hands, call_id: str) -> tuple[int, str, i
     """Return the end of the kept output; its position is found by reading."""
     begin, text, after = 0, "", 0
     while True:
-        piece = await hands.read(shift.epoch, call_id, after, max_bytes=PIECE_BYTES)
+        piece = await hands.read(shift.fence, call_id, after, max_bytes=PIECE_BYTES)
         text = text + piece.text if piece.seq == after else piece.text
         if len(text) > LOG_BYTES:
             text = text[-LOG_BYTES:]

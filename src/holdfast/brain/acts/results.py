@@ -52,7 +52,7 @@ async def look(shift: Shift) -> None:
     """Post all news of jobs and services."""
     if not shift.state.live_jobs() and not shift.state.services:
         return
-    for news in await gather(shift.doors.hands, shift.state, shift.epoch):
+    for news in await gather(shift.doors.hands, shift.state, shift.fence):
         await shift.post(news.key, news.fact)
 
 
@@ -164,11 +164,11 @@ async def wait(shift: Shift, hands: Hands, call_id: str) -> ExecResult:
 
     async def kill_when_stopped() -> None:
         await shift.until_stopped()
-        await hands.kill(shift.epoch, call_id)
+        await hands.kill(shift.fence, call_id)
 
     async def watch() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(kill_when_stopped)
             group.start_soon(egress_act.keep_pushed, shift)
 
-    return await alongside(lambda: hands.wait(shift.epoch, call_id), watch)
+    return await alongside(lambda: hands.wait(shift.fence, call_id), watch)

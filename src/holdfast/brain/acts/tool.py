@@ -155,7 +155,7 @@ async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
     if use.name in jobs_act.RUNS:
         await jobs_act.run(shift, hands, use)
         return
-    await hands.start(shift.epoch, use.call_id, _request(shift, use, hands.identity.root))
+    await hands.start(shift.fence, use.call_id, _request(shift, use, hands.identity.root))
     await _ended(shift, hands, use, await wait(shift, hands, use.call_id))
 
 
@@ -210,7 +210,7 @@ async def _reconcile_hands(shift: Shift, call: Call) -> None:
         await jobs_act.stop(shift, await _use(shift, call))
         return
     hands = await shift.doors.hands.attach(shift.state.hands_known[call.hands_id])
-    status = await hands.status(shift.epoch, call.call_id)
+    status = await hands.status(shift.fence, call.call_id)
     match status.state:
         case "finished" | "running" if call.name in jobs_act.RUNS:
             await _adopt(shift, hands, call)
@@ -360,8 +360,8 @@ async def _digest(shift: Shift, expectation: FileExpectation, probe_id: str) -> 
     hands = await hands_act.current(shift)
     request = ExecRequest("read", {"file_path": expectation.path, "view_range": [1, 1]}, TOOLS["read"].timeout_s)
     try:
-        await hands.start(shift.epoch, probe_id, request)
-        result = await hands.wait(shift.epoch, probe_id)
+        await hands.start(shift.fence, probe_id, request)
+        result = await hands.wait(shift.fence, probe_id)
     except HandsLost as error:
         await hands_act.lost(shift, hands.identity.hands_id, str(error))
         return None

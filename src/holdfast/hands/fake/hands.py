@@ -160,7 +160,7 @@ class FakeHands:
     def _check(self, made: Incarnation, epoch: int) -> None:
         if epoch < made.epoch:
             raise Fenced(
-                f"these hands belong to epoch {made.epoch}, this came from epoch {epoch}",
+                "these hands belong to a later shift than the one that asks",
                 mine=epoch,
                 current=made.epoch,
             )

@@ -262,7 +262,7 @@ async def _run(shift: Shift, hands: Hands, hook: project.Hook, asked: Asked, num
     """Run a hook, or find the result of an earlier run: a known call id starts nothing again."""
     call_id = talk.call_id(asked.call_id, asked.moment, number)
     given = {"command": talk.command_of(hook, hands.identity.root), "stdin": not hook.check}
-    await hands.start(shift.epoch, call_id, ExecRequest("bash", given, hook.timeout_s))
+    await hands.start(shift.fence, call_id, ExecRequest("bash", given, hook.timeout_s))
     if not hook.check:
         told = talk.about(asked.event, shift.state.session_id, hands.identity.root, asked.call_id, asked.told)
         await _tell(shift, hands, call_id, told)
@@ -275,7 +275,7 @@ async def _tell(shift: Shift, hands: Hands, call_id: str, told: bytes) -> None:
         for offset in range(0, len(told), INPUT_PIECE):
             piece = told[offset : offset + INPUT_PIECE]
             last = offset + INPUT_PIECE >= len(told)
-            await hands.write(shift.epoch, call_id, piece, offset=offset, close=last)
+            await hands.write(shift.fence, call_id, piece, offset=offset, close=last)
     except HandsLost:
         raise
     except HandsError:
@@ -299,7 +299,7 @@ async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[p
         plan.guarded = True
     try:
         compared = {"command": talk.comparing(plan.scripts, plan.programs)}
-        await hands.start(shift.epoch, call_id, ExecRequest("bash", compared, project.HOOK_TIMEOUT_S))
+        await hands.start(shift.fence, call_id, ExecRequest("bash", compared, project.HOOK_TIMEOUT_S))
         found = await wait(shift, hands, call_id)
         if not found.ok:
             return f"[The project's own scripts in {SCRIPTS} could not be compared: {found.output[-500:]}]"
@@ -323,4 +323,4 @@ async def _unpack(shift: Shift, hands: Hands, plan: Hooked, paths: Collection[st
             entry.mode = 0o755 if path in plan.programs else 0o644
             tar.addfile(entry, io.BytesIO(plan.scripts[path]))
     packed.seek(0)
-    await hands.unpack(shift.epoch, hands.identity.root, packed)
+    await hands.unpack(shift.fence, hands.identity.root, packed)

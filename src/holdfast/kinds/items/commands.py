@@ -71,8 +71,8 @@ async def _run(shift: Shift, workspace: Workspace, command: str, output_cap: int
 
         async def until_stopped() -> None:
             await shift.until_stopped()
-            await hands.kill(shift.epoch, call_id)
+            await hands.kill(shift.fence, call_id)
 
         request = ExecRequest("bash", {"command": command}, BASH_TIMEOUT_MAX_S, output_cap=output_cap)
-        await hands.start(shift.epoch, call_id, request)
-        return await alongside(partial(hands.wait, shift.epoch, call_id), until_stopped)
+        await hands.start(shift.fence, call_id, request)
+        return await alongside(partial(hands.wait, shift.fence, call_id), until_stopped)

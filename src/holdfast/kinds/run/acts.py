@@ -119,14 +119,14 @@ class RunActs(Acts):
         async def until_stopped() -> None:
             """End the running check when a user stops the session. Unlike for a call, no secret is handed out."""
             await shift.until_stopped()
-            await hands.kill(shift.epoch, call_id)
+            await hands.kill(shift.fence, call_id)
 
         async with copied(shift) as workspace, hands_on(shift, workspace) as hands:
             for number, command in enumerate(commands):
                 call_id = f"{hands.identity.hands_id}.{number}"
                 request = ExecRequest("bash", {"command": command}, timeout_s, output_cap=OUTPUT_CAP)
-                await hands.start(shift.epoch, call_id, request)
-                results.append(await alongside(partial(hands.wait, shift.epoch, call_id), until_stopped))
+                await hands.start(shift.fence, call_id, request)
+                results.append(await alongside(partial(hands.wait, shift.fence, call_id), until_stopped))
         return results
 
     async def before_end(self, ended: ShiftEnded) -> bool:
@@ -243,7 +243,7 @@ async def hands_on(shift: Shift, workspace: Workspace) -> AsyncIterator[Hands]:
     )
     spec, services = await dress_aside(shift, spec)
     spec = msgspec.structs.replace(spec, network=await egress_act.network(shift, workspace))
-    hands = await doors.hands.provision(spec, shift.epoch)
+    hands = await doors.hands.provision(spec, shift.fence)
     try:
         for service in services:
             if problem := await stand_up(shift, hands, service):
@@ -251,7 +251,7 @@ async def hands_on(shift: Shift, workspace: Workspace) -> AsyncIterator[Hands]:
         yield hands
     finally:
         with anyio.CancelScope(shield=True), suppress(HandsError):
-            await hands.release(shift.epoch)
+            await hands.release(shift.fence)
 
 
 # --- commits -----------------------------------------------------------------------------------------

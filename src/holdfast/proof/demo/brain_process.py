@@ -16,6 +16,7 @@ from holdfast.facts.codec import Event, genesis
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.session import Workspace
+from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolDispatched
 
 LOOK_S = 0.25
@@ -94,15 +95,16 @@ def in_a_command(watch: Watch, workspace: Workspace) -> KillAt:
 
     async def kill_at(event: Event) -> bool:
         call = event.fact
-        return isinstance(call, ToolDispatched) and _is_command(watch, call) and await _is_running(event.epoch, call)
+        return isinstance(call, ToolDispatched) and _is_command(watch, call) and await _is_running(call)
 
-    async def _is_running(epoch: int, call: ToolDispatched) -> bool:
+    async def _is_running(call: ToolDispatched) -> bool:
         known = [seen.fact for seen in watch.events if isinstance(seen.fact, HandsProvisioned)]
         identity = next(fact for fact in known if fact.hands_id == call.hands_id)
+        fence = max(seen.fence for seen in watch.events if isinstance(seen.fact, ShiftStarted))
         hands = await watch.runtime.provider(workspace).attach(identity)
         try:
             # The other process cannot set an event of this one, so it is polled.
-            while (status := await hands.status(epoch, call.call_id)).state == "never_started":  # noqa: ASYNC110
+            while (status := await hands.status(fence, call.call_id)).state == "never_started":  # noqa: ASYNC110
                 await anyio.sleep(0.002)
         except HandsError:
             return False

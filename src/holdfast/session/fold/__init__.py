@@ -152,7 +152,7 @@ def _resume(state: State, fact: UserResume, event: Event) -> None:
 
 
 def _shift_started(state: State, fact: ShiftStarted, event: Event) -> None:
-    state.in_shift, state.ended, state.tries = True, None, 0
+    state.in_shift, state.ended, state.tries, state.fence = True, None, 0, event.fence
     fold_clock.stood(state, fact, event)
 
 

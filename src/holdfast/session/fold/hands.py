@@ -262,7 +262,7 @@ RESTING = ShiftEnded(status="parked", reason="person", detail="a fork; it contin
 """Initial state of a fork: it does not run by itself."""
 
 MADE_ANEW = frozenset(
-    "session_id seq at_us hash epoch created limits owner ended tenant".split()
+    "session_id seq at_us hash epoch fence created limits owner ended tenant".split()
     + "snapshot_seq snapshot_error snapshot outside failing".split()
 )
 """State that belongs to the fork itself from its first event on."""

@@ -227,24 +227,25 @@ class SetBack(msgspec.Struct, array_like=True):
 class State(msgspec.Struct):
     """Input of `decide`.
 
-    `pending` are messages that no request has shown yet; `unseen` is set while the latest results have not been shown
-    to the model. `failure` is of the latest attempt until a response arrives; `tries` counts the failed attempts of
-    this shift. `interrupted`, `cancelled`, and `paused` are positions, 0 if not requested; `stop_seq` is not 0 during
-    an emergency stop. An interrupt holds until the next request, which only a later message brings about (S14).
-    `hands_known` are the incarnations that were not released, including lost ones: recovery may need their journals,
-    and they may leave something behind. The end of a shift clears them. `host_files` are files of the workspace that
-    make programs of the host run code: True for those that appeared in hands. `environment` is the digest of the
-    environment in use, `environment_failed` of one that failed and is left out, `environment_error` the reason why work
-    must not begin; a message from a user retries it. `seen` maps a path to the digest under which the model knows its
-    content (S18). `ended` is the latest end of a shift, until something new arrives. `set_back` are the steps back of
-    the clock; `boot_id` and `booted_us` describe it at `clock_seq`. `responses` counts responses to turns, `summaries`
-    those to compactions, `handoffs` those to handoffs; `attempts` the failed attempts at each since its last response.
-    `trace` is the input of the signs. `asks` are inbox items by id; `rule_uses` counts calls under bounded rules, by
-    the rule's place. `message_seq` is the latest message of a user. `failed_calls` counts failed calls in a row;
-    `breaker` is one that waits for a user. `spend` is the spend of each five minutes of the last hour. `mutated_seq` is
-    the latest dispatch that may have changed the workspace, `snapshot_seq` the position of its last snapshot,
-    `snapshot` its name, `snapshot_error` why there is no later one. `workspace_with` are lost hands that hold the
-    workspace. `outside` is the egress state. `tenant` is the session's kind and its own state.
+    `fence` is the number by which hands know the latest shift (S9). `pending` are messages that no request has shown
+    yet; `unseen` is set while the latest results have not been shown to the model. `failure` is of the latest attempt
+    until a response arrives; `tries` counts the failed attempts of this shift. `interrupted`, `cancelled`, and `paused`
+    are positions, 0 if not requested; `stop_seq` is not 0 during an emergency stop. An interrupt holds until the next
+    request, which only a later message brings about (S14). `hands_known` are the incarnations that were not released,
+    including lost ones: recovery may need their journals, and they may leave something behind. The end of a shift
+    clears them. `host_files` are files of the workspace that make programs of the host run code: True for those that
+    appeared in hands. `environment` is the digest of the environment in use, `environment_failed` of one that failed
+    and is left out, `environment_error` the reason why work must not begin; a message from a user retries it. `seen`
+    maps a path to the digest under which the model knows its content (S18). `ended` is the latest end of a shift, until
+    something new arrives. `set_back` are the steps back of the clock; `boot_id` and `booted_us` describe it at
+    `clock_seq`. `responses` counts responses to turns, `summaries` those to compactions, `handoffs` those to handoffs;
+    `attempts` the failed attempts at each since its last response. `trace` is the input of the signs. `asks` are inbox
+    items by id; `rule_uses` counts calls under bounded rules, by the rule's place. `message_seq` is the latest message
+    of a user. `failed_calls` counts failed calls in a row; `breaker` is one that waits for a user. `spend` is the spend
+    of each five minutes of the last hour. `mutated_seq` is the latest dispatch that may have changed the workspace,
+    `snapshot_seq` the position of its last snapshot, `snapshot` its name, `snapshot_error` why there is no later one.
+    `workspace_with` are lost hands that hold the workspace. `outside` is the egress state. `tenant` is the session's
+    kind and its own state.
     """
 
     session_id: str
@@ -252,6 +253,7 @@ class State(msgspec.Struct):
     at_us: int = 0
     hash: bytes = b""
     epoch: int = 0
+    fence: int = 0
     created: SessionCreated | None = None
     created_us: int = 0
     limits: Limits = Limits()

@@ -276,4 +276,4 @@ class Register:
 
 def fenced(epoch: int) -> Message:
     """Return the error for a request under a lower epoch than that."""
-    return {"kind": "fenced", "message": f"epoch {epoch} owns these hands now", "current": epoch}
+    return {"kind": "fenced", "message": "a later shift owns these hands now", "current": epoch}

@@ -107,7 +107,7 @@ class Verbs:
     def _check(self, epoch: int) -> None:
         """Refuse a lower epoch than the highest seen (S9); a higher one shuts out the lower ones."""
         if epoch < self.epoch:
-            raise Refusal("fenced", f"these hands belong to epoch {self.epoch}, this came from epoch {epoch}")
+            raise Refusal("fenced", "these hands belong to a later shift than the one that asks")
         if epoch == self.epoch:
             return
         self.epoch = epoch

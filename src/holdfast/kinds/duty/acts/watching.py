@@ -108,14 +108,14 @@ class _Sandbox:
             policy=created.hands,
         )
         try:
-            hands = await doors.hands.provision(spec, self._shift.epoch)
+            hands = await doors.hands.provision(spec, self._shift.fence)
             try:
                 request = ExecRequest("bash", {"command": f"{{ {command}\n}} > {OUT}"}, timeout_s, output_cap=4_000)
-                await hands.start(self._shift.epoch, f"{hands_id}.poll", request)
-                result = await hands.wait(self._shift.epoch, f"{hands_id}.poll")
+                await hands.start(self._shift.fence, f"{hands_id}.poll", request)
+                result = await hands.wait(self._shift.fence, f"{hands_id}.poll")
             finally:
                 with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
-                    await hands.release(self._shift.epoch)
+                    await hands.release(self._shift.fence)
             out = await anyio.to_thread.run_sync(_read, Path(workspace.path, OUT), out_bytes + 1)
         finally:
             with anyio.CancelScope(shield=True):

@@ -277,10 +277,10 @@ class Places:
         doors = self.shift.doors
         for _ in range(MAKES - 1):
             with contextlib.suppress(HandsLost):
-                return await doors.hands.provision(place.spec, self.shift.epoch)
+                return await doors.hands.provision(place.spec, self.shift.fence)
             hands_id = new_hands_id(doors.clock.now_us(), doors.entropy)
             place.spec = msgspec.structs.replace(place.spec, hands_id=hands_id)
-        return await doors.hands.provision(place.spec, self.shift.epoch)
+        return await doors.hands.provision(place.spec, self.shift.fence)
 
     async def sweep(self, left: Path) -> None:
         """Discard the checkouts of this verification that a dead shift left behind."""
@@ -306,4 +306,4 @@ def people_of(mission: MissionState, tree: str) -> str:
 async def give_back(shift: Shift, hands: Hands) -> None:
     """Release hands, ignoring those that are gone or cannot be released."""
     with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
-        await hands.release(shift.epoch)
+        await hands.release(shift.fence)

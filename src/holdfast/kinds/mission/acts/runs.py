@@ -108,8 +108,8 @@ class Runner:
                 await self._begin(hands)
                 request = ExecRequest("bash", {"command": typed.command}, typed.timeout_s, output_cap=OUTPUT_CAP)
                 call_id = call_id_of(self.places.verification_id, typed.label)
-                await hands.start(self.shift.epoch, call_id, request)
-                result = await hands.wait(self.shift.epoch, call_id)
+                await hands.start(self.shift.fence, call_id, request)
+                result = await hands.wait(self.shift.fence, call_id)
             finally:
                 await give_back(self.shift, hands)
             return Ran(result, await report_of(place.workspace.path, typed.report))

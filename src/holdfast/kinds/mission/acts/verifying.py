@@ -71,7 +71,7 @@ async def give_up(shift: Shift) -> None:
         for identity in each.hands:
             hands = await shift.doors.hands.attach(identity)
             with contextlib.suppress(HandsError):
-                await hands.fence(shift.epoch)
+                await hands.fence(shift.fence)
             await give_back(shift, hands)
             repository = shift.doors.repository(_repo(shift))
             await Places(shift, repository, each.verification_id).sweep(Path(identity.workspace).parent)
@@ -188,7 +188,7 @@ class _Verification:
         for identity in self.open.hands if self.open is not None else ():
             hands = await self.shift.doors.hands.attach(identity)
             with contextlib.suppress(HandsError):
-                await hands.fence(self.shift.epoch)  # its journal may still have the result
+                await hands.fence(self.shift.fence)  # its journal may still have the result
             with contextlib.suppress(HandsError):
                 found = found or await self._left(waiting, hands)
             await give_back(self.shift, hands)
@@ -203,9 +203,9 @@ class _Verification:
         """Return the result of a check's own run in these hands, or None."""
         for group in waiting:
             call_id = call_id_of(self.verification_id, _label(group, self.ground))
-            status = await hands.status(self.shift.epoch, call_id)
+            status = await hands.status(self.shift.fence, call_id)
             if status.state in ("running", "finished"):
-                result = status.result or await hands.wait(self.shift.epoch, call_id)
+                result = status.result or await hands.wait(self.shift.fence, call_id)
                 typed = await self._typed(group, self.ground, await self.places.laid(self.ground))
                 return group, Ran(result, await report_of(hands.identity.workspace, typed.report))
         return None
