@@ -6,6 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from holdfast.clock import SystemClock
 from holdfast.errors import Fenced, LeaseHeld, UnknownSession
 from holdfast.facts.base import text_of
 from holdfast.facts.hands import HandsLost
@@ -14,6 +15,7 @@ from holdfast.facts.session import Limits, Rule, SessionUpdated, Workspace
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.fake.calls import Files
+from holdfast.hands.fake.provider import FakeProvider
 from holdfast.model.base import StreamPart, ToolCallStart
 from holdfast.session.context.conversation import ToolResultPart
 from tests.brain.stage import Stage, turn
@@ -279,15 +281,14 @@ async def test_a_second_brain_is_refused_until_it_steals_and_then_the_first_appe
 async def test_two_shifts_that_were_given_one_epoch_cannot_both_use_the_hands() -> None:
     """As after a failover of the database that lost commits: it gives an epoch again."""
     started = []
-    for _ in range(2):
-        stage = Stage([turn("Hello.")])
+    for stage in (Stage([turn("Hello.")]), Stage([turn("Hello.")])):
         stage.session_id = "ses_same"
         await stage.run()
         started += [event for event in await stage.events() if event.type == "shift.started"]
     assert [event.epoch for event in started] == [1, 1]
     low, high = sorted(event.fence for event in started)
     assert 1 << 32 <= low < high < 2 << 32
-    hands = await stage.hands.provision(HandsSpec("ses_same", "hnd_1", Workspace("/w")), low)
+    hands = await FakeProvider(SystemClock()).provision(HandsSpec("ses_same", "hnd_1", Workspace("/w")), low)
     await hands.fence(high)
     with pytest.raises(Fenced):
         await hands.status(low, "1.0")

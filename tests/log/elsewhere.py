@@ -19,6 +19,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.log.base import Lease
+from holdfast.log.postgres.connect import PostgresDatabase, connect
 from holdfast.log.postgres.store import PostgresStore
 from holdfast.log.worker_locks import Worker
 from holdfast.testing.log import Scenario
@@ -35,10 +36,18 @@ class There(Scenario):
 
 
 def opened(address: str, folder: str, home: Path, ttl_s: float) -> PostgresStore:
-    """A store whose place is named after its home."""
+    """A store whose place is named after its home. The log belongs to no place: `belongs` says so."""
     workers = home / "workers"
     workers.mkdir(parents=True, exist_ok=True)
     return PostgresStore(address, workers, SystemClock(), system_entropy, folder, 60.0, f"plc_{home.name}", ttl_s)
+
+
+def belongs(rig: PostgresRig, place: str = "") -> None:
+    """Let the log belong to that place; to none, as if one could serve many."""
+    with connect(rig.address, rig.folder) as connection:
+        connection.execute("delete from meta where name = 'place'")
+        if place:
+            PostgresDatabase(connection).run("claim_place", {"place": place})
 
 
 @contextmanager

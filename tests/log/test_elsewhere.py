@@ -6,17 +6,17 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from holdfast.errors import LeaseHeld
+from holdfast.errors import LeaseHeld, LogUnavailable
 from holdfast.log.postgres.connect import FOLDER
-from holdfast.log.postgres.migrate import migrate
-from tests.log.elsewhere import There, holder, opened
+from holdfast.log.postgres.migrate import check, migrate, take_over
+from tests.log.elsewhere import There, belongs, holder, opened
 from tests.log.processes import line, tell
 from tests.log.rigs import PostgresRig, open_postgres, port_of, postgres_rig
 from tests.support.commit_proxy import Way, commit_proxy
@@ -36,6 +36,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 async def rig(postgres: str, holdfast_home: Path) -> AsyncIterator[PostgresRig]:
     async with postgres_rig(holdfast_home, postgres) as rig:
+        belongs(rig)
         yield rig
 
 
@@ -85,6 +86,35 @@ async def test_a_stopped_worker_loses_its_lease_and_learns_it(rig: PostgresRig, 
             assert line(child) == ["Fenced"]
             tell(child, "take")
             assert line(child) == ["LeaseHeld"]
+
+
+async def test_a_place_whose_machine_is_lost_is_taken_over_and_takes_nothing_more(
+    rig: PostgresRig, tmp_path: Path
+) -> None:
+    there, here = f"plc_{(tmp_path / 'there').name}", f"plc_{(tmp_path / 'here').name}"
+    belongs(rig, there)
+    async with at(rig, tmp_path / "here") as case:
+        await case.open()
+        with holder(rig, tmp_path / "there", TTL_S) as child:
+            with pytest.raises(LogUnavailable, match="lives, or lived some seconds ago"):
+                take_over(rig.address, here, rig.folder)
+            child.send_signal(signal.SIGSTOP)
+            owner = ""
+            while not owner:
+                with suppress(LogUnavailable):
+                    owner = await anyio.to_thread.run_sync(take_over, rig.address, here, rig.folder)
+            assert owner == there
+            assert take_over(rig.address, here, rig.folder) == ""
+            with pytest.raises(LogUnavailable, match="is the log of another home"):
+                check(rig.address, there, rig.folder)
+            check(rig.address, here, rig.folder)
+            lease = await case.take()
+            await case.store.confirm(lease)
+            await case.store.release(lease)
+            child.send_signal(signal.SIGCONT)
+            for verb in ("act", "take"):  # the session is free, and the machine was not lost after all
+                tell(child, verb)
+                assert await says(child) == ["LogUnavailable"]
 
 
 async def says(child: subprocess.Popen[str]) -> list[str]:
@@ -168,6 +198,7 @@ async def test_nobody_is_dead_when_the_database_starts(tmp_path: Path, holdfast_
         address = running.enter_context(postgres_server(folder, port, PASSWORD)).replace("@", f":{PASSWORD}@")
         migrate(address)
         rig = PostgresRig(address, FOLDER, holdfast_home, await open_postgres(address, FOLDER, holdfast_home))
+        belongs(rig)
         async with at(rig, tmp_path / "here") as case:
             await case.open()
             with holder(rig, tmp_path / "there", TTL_S) as child:

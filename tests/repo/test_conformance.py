@@ -9,13 +9,14 @@ import pytest
 from holdfast.testing.repo import CHECKS
 from tests.repo.attacks import ATTACKS
 from tests.repo.rigs import RIGS
+from tests.repo.shared_rig import SharedRig
 from tests.support.as_user import run_as_user
 
 
-@pytest.mark.parametrize("kind", RIGS)
+@pytest.mark.parametrize("kind", [*RIGS, "shared"])
 @pytest.mark.parametrize("name", CHECKS)
 async def test_shelf(name: str, kind: str, tmp_path: Path) -> None:
-    await CHECKS[name](RIGS[kind](tmp_path))
+    await CHECKS[name]({**RIGS, "shared": SharedRig}[kind](tmp_path))
 
 
 def test_shadow_as_an_ordinary_user(tmp_path: Path) -> None:

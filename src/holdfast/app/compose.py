@@ -86,9 +86,13 @@ class Runtime:
         """The store of workspace snapshots; None on a machine without git, which it needs."""
         if not is_here():
             return None
+        folder = self.home.path / "snapshots"
+        if self.settings.objects:
+            shared: Shelf = objects().SharedShelf(folder, self.settings.objects)
+            return shared
         from holdfast.repo.snapshot_store import ShadowShelf
 
-        return ShadowShelf(self.home.path / "snapshots")
+        return ShadowShelf(folder)
 
     @cached_property
     def providers(self) -> Providers:
@@ -218,6 +222,8 @@ class Runtime:
         if postgres_address(self.settings.db):
             return ()
         kept = [f"{name}={value}" for name, value in environment().items() if name in _KEPT]
+        if self.settings.objects:
+            kept.append(f"HOLDFAST_OBJECTS={self.settings.objects}")
         words = ["--home", str(self.home.path), *(("--db", self.settings.db) if self.settings.db else ())]
         if self.settings.prompt_files is not None:  # accepted: the news process checks that again
             words += ("--project", self.settings.project)
@@ -242,6 +248,16 @@ class Runtime:
             path.rmdir()
             raise
         return fresh
+
+
+def objects() -> ModuleType:
+    """Return the module of snapshots in an object store. Raises `CannotRunSafely` without the extra that it needs."""
+    try:
+        return importlib.import_module("holdfast.repo.shared_shelf")
+    except ImportError as error:
+        raise CannotRunSafely(
+            "the client of object stores is not installed; nothing was started: pip install 'holdfast[objects]'"
+        ) from error
 
 
 async def _open_log(settings: Settings, home: Home, clock: Clock, accept_loss: bool) -> SqlStore[Any]:

@@ -70,15 +70,15 @@ class ShadowShelf:
     async def keep(self, session_id: str, folder: Path, seq: int, *, user: Owner | None = None) -> Kept:
         """See `Shelf.keep`. Reads only what changed since the session's last snapshot."""
         _check_session(session_id)
-        return await _in_thread(partial(self._keep, session_id, folder, seq, user))
+        return await in_thread(partial(self._keep, session_id, folder, seq, user))
 
     async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
         """See `Shelf.restore`."""
-        return await _in_thread(partial(self._restore, _id(snapshot), folder, user))
+        return await in_thread(partial(self._restore, snapshot_id(snapshot), folder, user))
 
     async def export(self, snapshot: str, target: BinaryIO) -> Restored:
         """Write a snapshot as a compressed tar, for hands elsewhere; see `repo.archive`."""
-        return await _in_thread(partial(self._export, _id(snapshot), target))
+        return await in_thread(partial(self._export, snapshot_id(snapshot), target))
 
     async def admit(self, session_id: str, source: BinaryIO, seq: int) -> Kept:
         """Keep the contents of such a stream as the session's snapshot after every event up to `seq`.
@@ -86,48 +86,52 @@ class ShadowShelf:
         Raises `SnapshotFailed`, with nothing kept, if it holds entries that no workspace may have.
         """
         _check_session(session_id)
-        return await _in_thread(partial(self._admit, session_id, source, seq))
+        return await in_thread(partial(self._admit, session_id, source, seq))
 
     async def changes(self, before: str, after: str) -> list[Change]:
         """See `Shelf.changes`."""
-        return await self._look_into(lambda library, stop: compare(library, _id(before), _id(after), stop))
+        return await self._look_into(
+            lambda library, stop: compare(library, snapshot_id(before), snapshot_id(after), stop)
+        )
 
     async def diff(self, before: str, after: str) -> str:
         """See `Shelf.diff`. Raises `SnapshotFailed` for a patch of more than `DIFF_MAX` bytes."""
-        return await _in_thread(partial(self._diff, _id(before), _id(after)))
+        return await in_thread(partial(self._diff, snapshot_id(before), snapshot_id(after)))
 
     async def files(self, snapshot: str) -> list[str]:
         """See `Shelf.files`."""
-        return await self._look_into(lambda library, stop: list_files(library, _id(snapshot), self._max_files, stop))
+        return await self._look_into(
+            lambda library, stop: list_files(library, snapshot_id(snapshot), self._max_files, stop)
+        )
 
     async def content(self, snapshot: str, path: str, limit: int) -> bytes:
         """See `Shelf.content`."""
-        return await self._look_into(lambda library, stop: read_file(library, _id(snapshot), path, limit, stop))
+        return await self._look_into(lambda library, stop: read_file(library, snapshot_id(snapshot), path, limit, stop))
 
     async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
         """See `Shelf.look`."""
         _check_session(session_id)
-        return await _in_thread(partial(self._keep, session_id, folder, None, user))
+        return await in_thread(partial(self._keep, session_id, folder, None, user))
 
     async def kept(self, session_id: str = "") -> dict[str, list[str]]:
         """See `Shelf.kept`."""
-        return await _in_thread(lambda _: self._kept(session_id or "*"))
+        return await in_thread(lambda _: self._kept(session_id or "*"))
 
     async def frees(self, gone: Mapping[str, Collection[str]]) -> int:
         """See `Shelf.frees`."""
-        return await _in_thread(partial(self._frees, gone))
+        return await in_thread(partial(self._frees, gone))
 
     async def thin(self, gone: Mapping[str, Collection[str]]) -> None:
         """See `Shelf.thin`. The next `tidy` frees the space."""
-        await _in_thread(partial(self._drop, gone))
+        await in_thread(partial(self._drop, gone))
 
     async def forget(self, *session_ids: str) -> None:
         """See `Shelf.forget`. The next `tidy` frees the space."""
-        await _in_thread(partial(self._drop, dict.fromkeys(session_ids)))
+        await in_thread(partial(self._drop, dict.fromkeys(session_ids)))
 
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""
-        return await _in_thread(partial(self._tidy, timeout_s))
+        return await in_thread(partial(self._tidy, timeout_s))
 
     @contextmanager
     def _held(self, stop: threading.Event, *, alone: bool = False) -> Iterator[int]:
@@ -292,7 +296,7 @@ class ShadowShelf:
             with self._held(stop) as lock, self._git.library(lock) as library:
                 return work(library, stop)
 
-        return await _in_thread(looking)
+        return await in_thread(looking)
 
     def _diff(self, before: bytes, after: bytes, stop: threading.Event) -> str:
         with self._held(stop) as lock, self._git.library(lock) as library:
@@ -362,7 +366,7 @@ class ShadowShelf:
             return max(0, before - folder_bytes(self._folder))
 
 
-async def _in_thread(work: Callable[[threading.Event], T]) -> T:
+async def in_thread(work: Callable[[threading.Event], T]) -> T:
     """Run `work` in a thread, which is told to stop if the caller is cancelled."""
     stop = threading.Event()
     try:
@@ -377,7 +381,8 @@ def _check_session(session_id: str) -> None:
         raise ValueError(f"{session_id!r} is not the id of a session")
 
 
-def _id(snapshot: str) -> bytes:
+def snapshot_id(snapshot: str) -> bytes:
+    """Return the name of a snapshot as git knows it. Raises `SnapshotFailed` for another text."""
     if not _SNAPSHOT.fullmatch(snapshot):
         raise SnapshotFailed(
             f"{snapshot!r} is not the name of a snapshot, which is 64 hexadecimal characters; nothing was changed: "

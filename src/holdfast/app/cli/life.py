@@ -13,6 +13,7 @@ import msgspec
 from holdfast.app.call import Call, span
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime, postgres
 from holdfast.app.exits import SHORT, short_name
+from holdfast.app.home import open_home
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
 from holdfast.app.settings.values import postgres_address, size_text
@@ -258,6 +259,9 @@ def migrate_arguments(parser: argparse.ArgumentParser) -> None:
         "and PGPASSWORD",
     )
     parser.add_argument("--json", action="store_true", help="Print JSON")
+    parser.add_argument(
+        "--take-over", action="store_true", help="Continue the log in this home: the machine of its own home is lost"
+    )
 
 
 async def migrate_run(call: Call) -> int:
@@ -269,6 +273,8 @@ async def migrate_run(call: Call) -> int:
             "holdfast migrate postgresql://holdfast@db.example.com/agents"
         )
     place = postgres("connect").place_of(address)
+    if call.args.take_over:
+        return await _take_over(call, address, place)
     before, after = await anyio.to_thread.run_sync(partial(postgres("migrate").migrate, address))
     if call.json:
         call.emit({"database": place, "from": before, "to": after})
@@ -279,4 +285,23 @@ async def migrate_run(call: Call) -> int:
             f"{place}: {'created the tables,' if not before else f'migrated the tables from version {before} to'} "
             f"version {after}"
         )
+    return 0
+
+
+async def _take_over(call: Call, address: str, place: str) -> int:
+    """Make the home of this command the one that a log in PostgreSQL belongs to."""
+    home, tables = open_home(Path(call.settings.home)), postgres("migrate")
+    here = tables.place_id_in(home.workers, system_entropy)
+    before = await anyio.to_thread.run_sync(partial(tables.take_over, address, here))
+    if call.json:
+        call.emit({"database": place, "from": before, "to": here})
+    elif not before:
+        call.say(f"{place} belongs to this home already; nothing to do")
+    else:
+        call.say(f"{place} belongs to this home now, and no more to {before}")
+        call.note(
+            "Sessions continue with the next worker. Commands that ran on the lost machine have an unknown outcome."
+        )
+        if not call.settings.objects:
+            call.note("Their workspaces are lost with it: no object store is set (docs/lost-machines.md).")
     return 0

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from holdfast import __version__
 from holdfast.app import exits
 from holdfast.app.available_models import look
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, open_runtime
+from holdfast.app.compose import PROGRAM, Runtime, objects, open_runtime
 from holdfast.app.home import Home
 from holdfast.app.providers import Providers, queue_path, serving_provider
 from holdfast.app.running.workers import serving, working
@@ -41,9 +42,11 @@ async def doctor_run(call: Call) -> int:
     """Run the checks and report the findings. A log that cannot be opened is a finding and does not end the checks."""
     home = Home(Path(call.settings.home).absolute())
     code = exits.DONE
+    stored: tuple[Finding, ...] = ()
     try:
         async with open_runtime(call.settings) as runtime:
             sessions = await runtime.store.count()
+            stored = await _objects(runtime)
         place = postgres_address(call.settings.db) or database_path(call.settings)
         log = Finding("log", "ok", f"{place}, {sessions} sessions")
     except HoldfastError as error:
@@ -55,7 +58,8 @@ async def doctor_run(call: Call) -> int:
         capabilities = Capabilities("", False, findings=(Finding("hands", "bad", str(error)),))
     code = code or (exits.DONE if capabilities.usable else exits.UNABLE)
     models = await look()
-    findings = (log, _git(), *capabilities.findings, *models.findings)
+    code = code or (exits.UNABLE if any(each.level == "bad" for each in stored) else exits.DONE)
+    findings = (log, *stored, _git(), *capabilities.findings, *models.findings)
     if call.json:
         shown = msgspec.structs.replace(capabilities, findings=findings)
         public = {"program": PROGRAM, "home": str(home.path), "model": models.proposal or None}
@@ -77,6 +81,18 @@ async def doctor_run(call: Call) -> int:
         )
     _list(call, findings)
     return code
+
+
+async def _objects(runtime: Runtime) -> tuple[Finding, ...]:
+    """Try the object store of snapshots, if there is one."""
+    url = runtime.settings.objects
+    if not url:
+        return ()
+    try:
+        await anyio.to_thread.run_sync(objects().probe, url)
+    except HoldfastError as error:
+        return (Finding("objects", "bad", str(error)),)
+    return (Finding("objects", "ok", f"{url}: an object was written, read back, and deleted"),)
 
 
 def _git() -> Finding:

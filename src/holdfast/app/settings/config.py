@@ -49,6 +49,7 @@ class Settings:
 
     home: str = ""
     db: str = ""
+    objects: str = ""
     model: str = ""
     budget_usd: str = ""
     max_turns: int = Limits().max_turns

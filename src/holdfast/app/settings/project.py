@@ -29,6 +29,7 @@ OWN_TABLES = {
     "retention": "a repository must not say which of your data is deleted",
     "home": "a repository must not say where the log of its agent is kept, which its agent could then write",
     "db": "a repository must not say where the log of its agent is kept, which its agent could then write",
+    "objects": "a repository must not say where copies of your workspaces go",
     "user": "a repository must not say with whose rights its agent works",
 }
 """A table or key that a repository cannot set → the reason."""
@@ -40,6 +41,7 @@ _KINDS = {
     "retention": "the table",
     "home": "",
     "db": "",
+    "objects": "",
     "user": "",
 }
 

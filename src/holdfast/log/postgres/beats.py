@@ -14,6 +14,7 @@ from contextlib import suppress
 import psycopg
 
 from holdfast.clock import boot_s
+from holdfast.errors import LogUnavailable
 from holdfast.log.postgres.connect import Connection, PostgresDatabase
 from holdfast.log.sql.threads import Soon
 
@@ -36,7 +37,7 @@ class Beats:
         self._sent_s = 0.0
         self._wary_until_s = 0.0
         self._looped_s = 0.0
-        self.trouble: psycopg.Error | None = None
+        self.trouble: psycopg.Error | LogUnavailable | None = None
         """Error of the last beat, if it failed."""
         self._soon: Soon | None = None
         self._stop = threading.Event()
@@ -83,12 +84,12 @@ class Beats:
 
         connection: Connection | None = None
         while not self._stop.is_set():
-            trouble: psycopg.Error | None = None
+            trouble: psycopg.Error | LogUnavailable | None = None
             if boot_s() < self._looped_s + self.ttl_s:
                 try:
                     connection = connection or self._open()
                     self._beat(connection)
-                except psycopg.Error as error:
+                except (psycopg.Error, LogUnavailable) as error:
                     _close(connection)
                     connection, trouble = None, error
             with suppress(RuntimeError):  # the loop has ended, and this worker ends one lifetime later
@@ -119,7 +120,12 @@ class Beats:
 
     def _beat(self, connection: Connection) -> None:
         sent_s, names = boot_s(), list(self._names)
-        PostgresDatabase(connection).run("beat", {"names": names, "place": self._place, "ttl_s": self.ttl_s})
+        beaten = PostgresDatabase(connection).run("beat", {"names": names, "place": self._place, "ttl_s": self.ttl_s})
+        if names and not beaten.rowcount:
+            raise LogUnavailable(
+                "another home took this log over (`holdfast migrate --take-over`); nothing was written: end this "
+                "process, and use that home"
+            )
         with self._beaten:
             if self._beaten_names and sent_s > self._sent_s + self.ttl_s:
                 self._wary_until_s = boot_s() + self.ttl_s

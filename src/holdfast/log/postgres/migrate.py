@@ -19,7 +19,7 @@ _MIGRATE = "run `holdfast migrate` with its address"
 
 def check(address: str, place_id: str, folder: str = FOLDER) -> None:
     """Raise `LogUnavailable` or `SchemaTooNew` unless the log there can be used from this place. Nothing is written,
-    except for the id of the first place.
+    except for the id of the first place. Without `place_id`, any place will do.
     """
     place = place_of(address)
     try:
@@ -38,7 +38,8 @@ def check(address: str, place_id: str, folder: str = FOLDER) -> None:
                     f"the tables in {place} were copied from another server, and their order does not continue on this "
                     f"one; nothing was written: {_MIGRATE}"
                 )
-            _check_place(connection, place, place_id)
+            if place_id:
+                _check_place(connection, place, place_id)
     except psycopg.Error as error:
         raise translated(error, place) from error
 
@@ -70,6 +71,33 @@ def migrate(address: str, folder: str = FOLDER) -> tuple[int, int]:
                 connection.execute("create unique index events_by_position on events (position)")
             connection.execute("commit")
             return before, SCHEMA_VERSION
+    except psycopg.Error as error:
+        raise translated(error, place) from error
+
+
+def take_over(address: str, place_id: str, folder: str = FOLDER) -> str:
+    """Make this place the one that the log belongs to, in place of one that is lost. Returns the id of that one.
+
+    From then on no process there takes a session or opens the log. Raises `LogUnavailable` while a worker there lives,
+    or may live. Returns an empty text where the log is this place's already.
+    """
+    place = place_of(address)
+    check(address, "", folder)
+    try:
+        with connect(address, folder) as connection, connection.transaction():
+            db = PostgresDatabase(connection)
+            connection.execute("select pg_advisory_xact_lock(hashtextextended('holdfast migrate', 2))")
+            owner = _owner(db, place_id)
+            if owner == place_id:
+                return ""
+            ((living,),) = db.run("living_at", {"place": owner})
+            if living:
+                raise LogUnavailable(
+                    f"a worker of the home that {place} belongs to ({owner}) lives, or lived some seconds ago; nothing "
+                    "was changed: stop it, or wait a moment if its machine is lost, and try again"
+                )
+            db.run("move_place", {"place": place_id})
+            return owner
     except psycopg.Error as error:
         raise translated(error, place) from error
 
@@ -123,14 +151,19 @@ def _is_ahead(connection: Connection) -> bool:
 
 def _check_place(connection: Connection, place: str, place_id: str) -> None:
     """Refuse another place: a brain there would give up the hands of this one while they still run."""
-    db = PostgresDatabase(connection)
-    db.run("claim_place", {"place": place_id})
-    owner = db.run("place").fetchone()
-    if owner is not None and owner[0] != place_id:
+    owner = _owner(PostgresDatabase(connection), place_id)
+    if owner != place_id:
         raise LogUnavailable(
-            f"{place} is the log of another home ({owner[0]}), and a database serves one home; nothing was written: "
-            "use that home, or another database"
+            f"{place} is the log of another home ({owner}), and a database serves one home; nothing was written: use "
+            "that home or another database, or if its machine is lost: holdfast migrate --take-over"
         )
+
+
+def _owner(db: PostgresDatabase, place_id: str) -> str:
+    """Return the id of the place that a log belongs to: of this one if it is the first."""
+    db.run("claim_place", {"place": place_id})
+    ((owner,),) = db.run("place")
+    return str(owner)
 
 
 def _too_new(place: str, version: int) -> SchemaTooNew:

@@ -13,6 +13,7 @@ import anyio.to_thread
 import psycopg
 
 from holdfast.clock import Clock
+from holdfast.errors import LogUnavailable
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft
 from holdfast.facts.shift import ShiftStarted
@@ -122,11 +123,16 @@ class PostgresStore(SqlStore[PostgresReader]):
             while not self._beats.is_fresh():
                 self._reading.check_open()
                 await anyio.to_thread.run_sync(self._beats.wait, abandon_on_cancel=True)
+                if isinstance(self._beats.trouble, LogUnavailable):
+                    raise self._beats.trouble
                 if self._beats.trouble is not None and not is_lost(self._beats.trouble):
                     break
             else:
                 return
-        trouble = self._beats.trouble or psycopg.OperationalError("it takes no beats of this worker")
+        trouble = self._beats.trouble
+        if isinstance(trouble, LogUnavailable):
+            raise trouble
+        trouble = trouble or psycopg.OperationalError("it takes no beats of this worker")
         raise translated(trouble, self._shown)
 
     def _living(self, workers: Iterable[str], reader: PostgresReader | None = None) -> set[str]:

@@ -79,7 +79,17 @@ select value from meta where name = 'place';
 insert into workers (worker_id, place, beat_at, ttl_s)
 select name, :place, clock_timestamp(), cast(:ttl_s as double precision)
 from unnest(cast(:names as text[])) as each(name)
+where not exists (select 1 from meta where meta.name = 'place' and value <> :place)
 on conflict (worker_id) do update set place = excluded.place, beat_at = excluded.beat_at, ttl_s = excluded.ttl_s;
+
+-- name: living_at
+-- How many workers of a place may live; see `living`.
+select count(*) from workers
+where place = :place
+    and clock_timestamp() < greatest(beat_at, pg_postmaster_start_time()) + ttl_s * interval '1 second';
+
+-- name: move_place
+update meta set value = :place where name = 'place';
 
 -- name: leave
 delete from workers where worker_id = any(cast(:names as text[]));
