@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.repo.rigs import picture
 from tests.support.databases import free_port, postgres_server
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.lost_host import Host
 
 pytestmark = [
     pytest.mark.real,
@@ -37,46 +31,24 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_another_machine_continues(postgres: str, holdfast_home: Path, tmp_path: Path) -> None:
     objects = tmp_path / "objects"
-    env = {**os.environ, "PGPASSWORD": PASSWORD, "HOLDFAST_DB": postgres, "HOLDFAST_OBJECTS": f"file://{objects}"}
+    host = Host(holdfast_home, postgres, PASSWORD, f"file://{objects}")
+    assert host.holdfast("migrate").returncode == 0
+    assert "an object was written, read back, and deleted" in host.holdfast("doctor").stdout
+    workspace, held = host.lose("lost", tmp_path / "talk.json", MAKE, "sleep 900", CHECK)
+    digest = held[b"deep/er/random"][1].hex()
 
-    def holdfast(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "holdfast", *words]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-
-    def events(kind: str) -> list[dict[str, Any]]:
-        said = holdfast("logs", "lost", "--json", "--type", kind)
-        return [json.loads(line) for line in said.stdout.splitlines()]
-
-    turns = [{"tool_calls": [{"name": "bash", "input": {"command": each}}]} for each in (MAKE, "sleep 900", CHECK)]
-    (tmp_path / "talk.json").write_text(json.dumps({"turns": [*turns, {"text": "Done."}]}))
-    assert holdfast("migrate").returncode == 0
-    assert "an object was written, read back, and deleted" in holdfast("doctor").stdout
-    run = ("run", "Work.", "--scratch", "--model", f"scripted:{tmp_path}/talk.json", "--session-id", "lost")
-    machine = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-    with subprocess.Popen([*machine, sys.executable, "-m", "holdfast", *run], env=env) as first:
-        try:
-            until(lambda: len(events("tool.dispatched")) == 2)
-        finally:
-            first.kill()
-    (workspace,) = (holdfast_home / "workspaces").iterdir()
-    before = picture(workspace)
-    before.pop(b".git", None)  # a mount point of the sandbox that ended
-    assert before[b"deep/er/random"][1]
-    shutil.rmtree(holdfast_home)
-
-    assert "if its machine is lost: holdfast migrate --take-over" in holdfast("ps").stderr
-    early = holdfast("migrate", "--take-over")
+    assert "if its machine is lost: holdfast migrate --take-over" in host.holdfast("ps").stderr
+    early = host.holdfast("migrate", "--take-over")
     assert (early.returncode, "lived some seconds ago" in early.stderr) in ((5, True), (0, False))
-    until(lambda: holdfast("migrate", "--take-over").returncode == 0)
-    assert "nothing to do" in holdfast("migrate", "--take-over").stdout
-    done = holdfast("wake", "lost")
+    host.take_over()
+    assert "nothing to do" in host.holdfast("migrate", "--take-over").stdout
+    done = host.holdfast("wake", "lost")
     assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
-    (restored,) = events("hands.restored")
+    (restored,) = host.events("lost", "hands.restored")
     assert (restored["snapshot"], restored["content"]) != ("", "")
-    assert len(events("tool.outcome_unknown")) == 1
-    digest = hashlib.sha256((workspace / "deep/er/random").read_bytes()).hexdigest()
-    assert events("agent.tool_result")[-1]["content"] == f"one\n{digest}  -\nempty\nlink\n"
-    assert picture(workspace) == before
-    assert "all chains and rows verify" in holdfast("verify").stdout
-    assert holdfast("rm", "lost", "--yes").returncode == 0
+    assert len(host.events("lost", "tool.outcome_unknown")) == 1
+    assert host.events("lost", "agent.tool_result")[-1]["content"] == f"one\n{digest}  -\nempty\nlink\n"
+    assert picture(workspace) == held
+    assert "all chains and rows verify" in host.holdfast("verify").stdout
+    assert host.holdfast("rm", "lost", "--yes").returncode == 0
     assert [path for path in objects.rglob("*") if path.is_file()] == []
