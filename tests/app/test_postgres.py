@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.support.databases import free_port, postgres_server
@@ -24,6 +25,36 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server for the tests of this file, without the password."""
     with postgres_server(tmp_path_factory.mktemp("postgres"), free_port(), PASSWORD) as address:
         yield address
+
+
+def test_a_log_moves_to_postgresql_and_back(postgres: str, holdfast_home: Path, tmp_path: Path) -> None:
+    """One session that goes on in each of the databases."""
+
+    def holdfast(*words: str, db: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PGPASSWORD": PASSWORD, "HOLDFAST_DB": db}
+        command = [sys.executable, "-m", "holdfast", *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+
+    theirs = postgres.replace("/postgres", "/moved")
+    with psycopg.connect(postgres, password=PASSWORD, autocommit=True) as connection:
+        connection.execute("create database moved encoding 'UTF8' template template0")
+    talk = tmp_path / "talk.json"
+    talk.write_text(json.dumps({"turns": [{"text": text} for text in ("One.", "Two.", "Three.")]}))
+    file, back = f"sqlite:///{holdfast_home}/holdfast.db", f"sqlite:///{tmp_path}/back.db"
+    run = ("run", "Say it.", "--scratch", "--no-sandbox", "--model", f"scripted:{talk}", "--session-id", "moves")
+    assert holdfast(*run, db="").stdout == "One.\n"
+    for source, target, word in ((file, theirs, "Two."), (theirs, back, "Three.")):
+        for wrong in ((source, source), (source, "mysql://x")):
+            assert holdfast("migrate", *wrong, db="").returncode == 2
+        moved = holdfast("migrate", source, target, db="")
+        assert (moved.returncode, "all chains and rows verify" in moved.stdout) == (0, True), moved.stderr
+        assert f"Set HOLDFAST_DB={target}" in moved.stderr
+        again = holdfast("migrate", source, target, db="")
+        assert (again.returncode, "nothing was copied" in again.stderr) == (2, True)
+        assert holdfast("send", "moves", "go on", "--no-wake", db=target).returncode == 0
+        assert holdfast("wake", "moves", db=target).stdout == f"{word}\n"
+        assert "all chains and rows verify" in holdfast("verify", db=target).stdout
+    assert sorted(path.name for path in tmp_path.glob(".back*")) == []
 
 
 def test_a_home_keeps_its_log_in_postgresql(postgres: str, holdfast_home: Path, tmp_path: Path) -> None:

@@ -123,8 +123,8 @@ VERBS: dict[str, VerbInfo] = {
     "backup": VerbInfo("life", "Back up a home, also while sessions run", "holdfast backup night.tar.gz"),
     "restore": VerbInfo("life", "Restore a home from a backup", "holdfast restore night.tar.gz --to ./home"),
     "migrate": VerbInfo(
-        "life",
-        "Create or migrate the tables of a log in PostgreSQL",
+        "databases",
+        "Prepare a log in PostgreSQL, or copy a log there and back",
         "holdfast migrate postgresql://holdfast@db.example.com/agents",
     ),
     "config": VerbInfo("setup", "Show or change settings", "holdfast config set model anthropic:NAME"),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import anyio
 import msgspec
 
 from holdfast.app.call import Call, span
-from holdfast.app.compose import PROGRAM, Runtime, open_runtime, postgres
+from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.exits import SHORT, short_name
-from holdfast.app.home import open_home
 from holdfast.app.settings.config import database_path, local_caller
 from holdfast.app.settings.policies import retention
 from holdfast.app.settings.values import postgres_address, size_text
@@ -246,62 +244,4 @@ async def restore_run(call: Call) -> int:
     if done.told:
         call.note(f"{counted(done.told, 'session')} can go on, and may have done more since: each is told so.")
         call.note("Run a session in one home only.")
-    return 0
-
-
-def migrate_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `migrate`."""
-    parser.add_argument(
-        "address",
-        metavar="URL",
-        nargs="?",
-        help="Address of the database, without a password (default: HOLDFAST_DB); libpq finds passwords in ~/.pgpass "
-        "and PGPASSWORD",
-    )
-    parser.add_argument("--json", action="store_true", help="Print JSON")
-    parser.add_argument(
-        "--take-over", action="store_true", help="Continue the log in this home: the machine of its own home is lost"
-    )
-
-
-async def migrate_run(call: Call) -> int:
-    """Create the tables of a log, or bring them to the version of this program. Safe to repeat."""
-    address = postgres_address(call.args.address or call.settings.db)
-    if not address:
-        raise UsageError(
-            "migrate needs the address of a PostgreSQL database; for example: "
-            "holdfast migrate postgresql://holdfast@db.example.com/agents"
-        )
-    place = postgres("connect").place_of(address)
-    if call.args.take_over:
-        return await _take_over(call, address, place)
-    before, after = await anyio.to_thread.run_sync(partial(postgres("migrate").migrate, address))
-    if call.json:
-        call.emit({"database": place, "from": before, "to": after})
-    elif before == after:
-        call.say(f"{place}: the tables have version {after}; nothing to do")
-    else:
-        call.say(
-            f"{place}: {'created the tables,' if not before else f'migrated the tables from version {before} to'} "
-            f"version {after}"
-        )
-    return 0
-
-
-async def _take_over(call: Call, address: str, place: str) -> int:
-    """Make the home of this command the one that a log in PostgreSQL belongs to."""
-    home, tables = open_home(Path(call.settings.home)), postgres("migrate")
-    here = tables.place_id_in(home.workers, system_entropy)
-    before = await anyio.to_thread.run_sync(partial(tables.take_over, address, here))
-    if call.json:
-        call.emit({"database": place, "from": before, "to": here})
-    elif not before:
-        call.say(f"{place} belongs to this home already; nothing to do")
-    else:
-        call.say(f"{place} belongs to this home now, and no more to {before}")
-        call.note(
-            "Sessions continue with the next worker. Commands that ran on the lost machine have an unknown outcome."
-        )
-        if not call.settings.objects:
-            call.note("Their workspaces are lost with it: no object store is set (docs/lost-machines.md).")
     return 0
