@@ -123,7 +123,7 @@ VERBS: dict[str, VerbInfo] = {
     "backup": VerbInfo("life", "Back up a home, also while sessions run", "holdfast backup night.tar.gz"),
     "restore": VerbInfo("life", "Restore a home from a backup", "holdfast restore night.tar.gz --to ./home"),
     "migrate": VerbInfo(
-        "databases",
+        "integrity",
         "Prepare a log in PostgreSQL, or copy a log there and back",
         "holdfast migrate postgresql://holdfast@db.example.com/agents",
     ),

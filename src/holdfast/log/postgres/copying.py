@@ -37,7 +37,7 @@ IsLive = Callable[[str], bool]
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """What was copied: the number of sessions, and of events."""
+    """Result of a copy: the number of sessions, and of events."""
 
     sessions: int
     events: int
