@@ -13,7 +13,7 @@ zombie: it is stopped for two lifetimes and runs again. Target: it appends nothi
 partition: nothing passes between it and the database, both ways or one way. Target: as above, and it begins nothing.
 
 lost: a machine is lost with its processes and its home, with 100 MB in a session's workspace; another one takes the log
-over. Target: the session ended there within 10 s and 50 MB/s, with the same bytes, and the model was told.
+over. Target: the session has its sandbox there within 10 s and 50 MB/s, with the same bytes, and the model was told.
 """
 
 from __future__ import annotations

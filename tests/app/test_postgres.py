@@ -75,6 +75,8 @@ def test_a_home_keeps_its_log_in_postgresql(postgres: str, holdfast_home: Path, 
     assert "holdfast migrate" in holdfast("ps").stderr
     assert "created the tables" in holdfast("migrate", postgres).stdout
     assert "nothing to do" in holdfast("migrate").stdout
+    doctor = holdfast("doctor")
+    assert (doctor.returncode, "a crash of its machine may lose" in doctor.stdout) == (5, True)
 
     talk = tmp_path / "talk.json"
     call = {"name": "bash", "input": {"command": "echo hi > a.txt; cat a.txt"}}

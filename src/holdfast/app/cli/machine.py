@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,7 @@ from holdfast import __version__
 from holdfast.app import exits
 from holdfast.app.available_models import look
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, Runtime, objects, open_runtime
+from holdfast.app.compose import PROGRAM, Runtime, objects, open_runtime, postgres
 from holdfast.app.home import Home
 from holdfast.app.providers import Providers, queue_path, serving_provider
 from holdfast.app.running.workers import serving, working
@@ -46,7 +47,7 @@ async def doctor_run(call: Call) -> int:
     try:
         async with open_runtime(call.settings) as runtime:
             sessions = await runtime.store.count()
-            stored = await _objects(runtime)
+            stored = (*await _database(runtime), *await _objects(runtime))
         place = postgres_address(call.settings.db) or database_path(call.settings)
         log = Finding("log", "ok", f"{place}, {sessions} sessions")
     except HoldfastError as error:
@@ -81,6 +82,17 @@ async def doctor_run(call: Call) -> int:
         )
     _list(call, findings)
     return code
+
+
+async def _database(runtime: Runtime) -> tuple[Finding, ...]:
+    """Examine the server that the log is on, if it is on one: `holdfast.log.postgres.health`."""
+    address = postgres_address(runtime.settings.db)
+    if not address:
+        return ()
+    examine = partial(postgres("health").examine, address, SystemClock())
+    version, problems = await anyio.to_thread.run_sync(examine)
+    bad = [Finding("database", "bad", each.message, each.fix) for each in problems]
+    return (*bad,) or (Finding("database", "ok", f"{version}: what it acknowledges is safe, and its clock agrees"),)
 
 
 async def _objects(runtime: Runtime) -> tuple[Finding, ...]:

@@ -6,6 +6,15 @@ select current_setting('server_encoding') as encoding, current_setting('synchron
     current_setting('transaction_read_only') as read_only, cast(current_setting('server_version_num') as integer),
     to_regclass('meta') is not null;
 
+-- name: health
+-- What decides whether acknowledged commits survive, the time, and the connections that are left.
+select current_setting('server_version'), current_setting('fsync') = 'on' and current_setting('full_page_writes') = 'on',
+    (select count(*) from pg_stat_replication),
+    (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
+    current_setting('synchronous_standby_names') <> '',
+    (extract(epoch from clock_timestamp()) * 1000000)::bigint,
+    current_setting('max_connections')::bigint - (select count(*) from pg_stat_activity where backend_type = 'client backend');
+
 -- name: ahead
 -- True if an event has a position that this server has yet to give out: the tables came from another one.
 select coalesce(max(position), 0) >> 20 >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint from events;
