@@ -16,7 +16,7 @@ from holdfast.log.base import Post
 from holdfast.log.postgres.copying import CHUNK, TABLES, empty, to_file, to_postgres
 from holdfast.log.sql.statements import schema
 from holdfast.testing.log import CHECKS, Scenario
-from tests.log.rigs import open_postgres, open_store, sqlite_rig
+from tests.log.rigs import PostgresRig, open_postgres, open_store, sqlite_rig
 from tests.support.databases import free_port, postgres_server
 
 pytestmark = pytest.mark.real
@@ -56,7 +56,7 @@ async def test_what_the_kit_leaves_is_the_same_there_and_back(
         await CHECKS[check](rig)
     file, folder = holdfast_home / "holdfast.db", f"copy_{next(FOLDERS)}"
     copied = to_postgres(file, postgres, nobody, folder)
-    assert to_file(postgres, tmp_path / "back", tmp_path / "back", nobody, folder) == copied
+    assert to_file(postgres, tmp_path / "back", tmp_path / "back", folder) == copied
     found = tables(file)
     assert tables(tmp_path / "back") == found
     assert (copied.sessions, copied.events) == (len(found["sessions"]), len(found["events"]))
@@ -95,7 +95,7 @@ async def test_a_target_that_holds_a_log_is_refused_and_kept(
         to_postgres(file, postgres, nobody, folder)
     (tmp_path / "there").write_text("mine")
     with pytest.raises(UsageError, match="exists; nothing was copied"):
-        to_file(postgres, tmp_path / "there", tmp_path / "draft", nobody, folder)
+        to_file(postgres, tmp_path / "there", tmp_path / "draft", folder)
     assert (tmp_path / "there").read_text() == "mine"
     empty(postgres, folder)
     to_postgres(file, postgres, nobody, folder)
@@ -108,8 +108,11 @@ async def test_a_log_at_work_is_refused(holdfast_home: Path, tmp_path: Path, pos
     with pytest.raises(LogUnavailable, match="a worker holds a session"):
         to_postgres(holdfast_home / "holdfast.db", postgres, lambda worker_id: True, folder)
     to_postgres(holdfast_home / "holdfast.db", postgres, nobody, folder)
-    with pytest.raises(LogUnavailable, match="a worker holds a session"):
-        to_file(postgres, tmp_path / "back", tmp_path / "back", lambda worker_id: True, folder)
+    async with await open_postgres(postgres, folder, holdfast_home) as there:
+        case = Scenario(PostgresRig(postgres, folder, holdfast_home, there))
+        await there.acquire("ses_a", case.shift("wrk_there"), steal=True)
+        with pytest.raises(LogUnavailable, match="a worker holds a session"):
+            to_file(postgres, tmp_path / "back", tmp_path / "back", folder)
     with pytest.raises(UsageError, match="there is no log in"):
         to_postgres(tmp_path / "nowhere", postgres, nobody, folder)
     assert not (tmp_path / "nowhere").exists()

@@ -138,12 +138,13 @@ class SharedShelf(ShadowShelf):
         return await super().content(snapshot, path, limit)
 
     def _drop(self, gone: Mapping[str, Collection[str] | None], stop: threading.Event) -> None:
-        super()._drop(gone, stop)
+        """Drop them in the object store first: what is still here is found and dropped again."""
         for session_id, names in gone.items():
             (self._folder / "sent" / session_id).unlink(missing_ok=True)
             shutil.rmtree(self._folder / "sent" / f"{session_id}.new", ignore_errors=True)
             with _asked(self._url, "delete snapshots from"):
                 self._delete(session_id, names)
+        super()._drop(gone, stop)
 
     # --- writing: the packs first, then what names them ---
 

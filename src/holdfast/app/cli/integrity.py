@@ -298,15 +298,14 @@ async def _copy(call: Call) -> int:
     home, copying = open_home(Path(call.settings.home)), postgres("copying")
     if running := workers(home, database_path(former)):
         raise UsageError(f"worker {running[0]} serves this log; nothing was copied: stop it, and try again")
-    is_alive = partial(is_live, home.workers)
     file = database_path(to if source else former)
     draft = file.with_name(f".{file.name}.copying")
     if source:
         _remove(draft)
-        copied = await anyio.to_thread.run_sync(copying.to_file, source, file, draft, is_alive)
+        copied = await anyio.to_thread.run_sync(copying.to_file, source, file, draft)
         to = replace(to, db=f"sqlite:///{draft}")
     else:
-        copied = await anyio.to_thread.run_sync(copying.to_postgres, file, target, is_alive)
+        copied = await anyio.to_thread.run_sync(copying.to_postgres, file, target, partial(is_live, home.workers))
     async with open_runtime(to) as runtime:
         findings = (await verify(runtime.store)).findings
     if findings:

@@ -18,7 +18,7 @@ import msgspec
 import psycopg
 
 from holdfast.errors import LogUnavailable, UsageError
-from holdfast.log.postgres.connect import FOLDER, Connection, connect, place_of, translated
+from holdfast.log.postgres.connect import FOLDER, Connection, PostgresDatabase, connect, place_of, translated
 from holdfast.log.postgres.migrate import check, migrate
 from holdfast.log.sql.statements import schema
 from holdfast.log.sqlite.connect import connect as connect_file
@@ -46,7 +46,8 @@ class Copied(msgspec.Struct, frozen=True):
 def to_postgres(file: Path, address: str, is_live: IsLive, folder: str = FOLDER) -> Copied:
     """Copy the log in a file into tables that have no session yet; they are created if needed.
 
-    Raises `UsageError` while a worker holds a session, and what opening either log raises.
+    `is_live` tells whether a worker of that name lives. Raises `UsageError` for a wrong source or target,
+    `LogUnavailable` while a worker holds a session, and what opening either log raises.
     """
     if not file.is_file():
         raise UsageError(f"there is no log in {file}; nothing was copied")
@@ -57,7 +58,7 @@ def to_postgres(file: Path, address: str, is_live: IsLive, folder: str = FOLDER)
         with closing(connect_file(file, _BUSY_TIMEOUT_S)) as source, connect(address, folder) as target:
             with sentences(file), target.transaction():
                 source.execute("begin immediate")
-                _refuse_held((name for (name,) in source.execute(_HOLDERS)), is_live)
+                _refuse_held(name for (name,) in source.execute(_HOLDERS) if is_live(name))
                 target.execute("lock table sessions, events in exclusive mode")
                 if target.execute("select 1 from sessions limit 1").fetchone() is not None:
                     raise UsageError(f"{place} holds a log already; nothing was copied: use an empty database")
@@ -76,10 +77,11 @@ def to_postgres(file: Path, address: str, is_live: IsLive, folder: str = FOLDER)
         raise translated(error, place) from error
 
 
-def to_file(address: str, file: Path, draft: Path, is_live: IsLive, folder: str = FOLDER) -> Copied:
+def to_file(address: str, file: Path, draft: Path, folder: str = FOLDER) -> Copied:
     """Copy the log in PostgreSQL into `draft`, which is to become the new `file`.
 
-    Raises `UsageError` while a worker holds a session or if the file exists, and what opening either log raises.
+    Raises `UsageError` if the file exists, `LogUnavailable` while a worker holds a session, and what opening either
+    log raises.
     """
     if os.path.lexists(file):
         raise UsageError(f"{file} exists; nothing was copied: name a new file")
@@ -89,7 +91,8 @@ def to_file(address: str, file: Path, draft: Path, is_live: IsLive, folder: str 
         with closing(connect_file(draft, _BUSY_TIMEOUT_S)) as target, connect(address, folder) as source:
             with sentences(draft), source.transaction():
                 source.execute("lock table sessions, events in share mode")
-                _refuse_held((name for (name,) in source.execute(_HOLDERS)), is_live)
+                holders = [name for (name,) in source.execute(_HOLDERS)]
+                _refuse_held(PostgresDatabase(source).run("living", {"names": holders, "wary": False}))
                 target.execute("begin immediate")
                 counts = {table: _from(source, table, target) for table in TABLES}
                 target.execute("commit")
@@ -126,6 +129,6 @@ def _in_chunks(rows: Iterable[Any], write: Callable[[list[Any]], object]) -> int
     return count
 
 
-def _refuse_held(holders: Iterable[str], is_live: IsLive) -> None:
-    if any(map(is_live, holders)):
+def _refuse_held(living: Iterable[object]) -> None:
+    if any(True for _ in living):
         raise LogUnavailable("a worker holds a session of this log; nothing was copied: stop it, and try again")
