@@ -175,12 +175,12 @@ class SharedShelf(ShadowShelf):
         self._replace(self._folder / "sent" / session_id, msgspec.json.encode(manifest))
 
     def _pack(self, tree: str, without: str, folder: Path, stop: threading.Event) -> Path | None:
-        """Pack what a tree leads to and another one does not. None if git could not."""
+        """Pack what a tree leads to and another one does not, without a search for deltas. None if git could not."""
         with self._held(stop) as lock, tempfile.TemporaryFile(dir=folder) as asked:
             asked.write(f"{tree}\n^{without}\n".encode() if without else f"{tree}\n".encode())
             asked.flush()
             asked.seek(0)
-            words = ("pack-objects", "--revs", "--quiet", str(folder / "out"))
+            words = ("pack-objects", "--revs", "--window=0", "--quiet", str(folder / "out"))
             with suppress(SnapshotFailed):
                 if self._git.run(*words, locks=(lock,), stdin=asked.fileno(), timeout_s=_PACK_TIMEOUT_S):
                     return next(folder.glob("out-*.pack"))
