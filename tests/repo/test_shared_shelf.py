@@ -75,6 +75,31 @@ async def test_an_unchanged_workspace_sends_nothing(tmp_path: Path) -> None:
     assert sorted(key.partition("/")[0] for key in first) == ["packs", "snapshots", "trees"]
 
 
+async def test_another_object_store_gets_everything(tmp_path: Path) -> None:
+    await SharedRig(tmp_path).shelf.keep("ses_a", work(tmp_path, a="1"), 1)
+    other = SharedRig(tmp_path, f"file://{tmp_path}/other/objects")
+    for seq, text in enumerate(("1", "2"), start=2):
+        name = (await other.shelf.keep("ses_a", work(tmp_path, a=text), seq)).snapshot
+        await other.elsewhere.restore(name, tmp_path / f"there{seq}")
+        assert (tmp_path / f"there{seq}/a").read_text() == text
+    whole(tmp_path / "other")
+
+
+async def test_names_from_the_store_lead_nowhere(tmp_path: Path) -> None:
+    rig = SharedRig(tmp_path)
+    name = (await rig.shelf.keep("ses_a", work(tmp_path, a="1"), 1)).snapshot
+    store = open_objects(f"file://{tmp_path}/objects")
+    for odd in ("ses a", "ses.a", "s" * 200):
+        obstore.put(store, f"snapshots/{odd}/{name}", files(tmp_path)[f"snapshots/ses_a/{name}"])
+        obstore.put(store, f"trees/{name}/{odd}", b"")
+    obstore.delete(store, f"trees/{name}/ses_a")
+    with pytest.raises(SnapshotFailed):
+        await rig.elsewhere.restore(name, tmp_path / "there")
+    assert not (tmp_path / "elsewhere/git/refs/holdfast").exists() or not [
+        *(tmp_path / "elsewhere/git/refs/holdfast").iterdir()
+    ]
+
+
 async def test_a_removed_session_leaves_nothing_and_others_keep_theirs(tmp_path: Path) -> None:
     rig = SharedRig(tmp_path)
     folder = work(tmp_path, a="1")

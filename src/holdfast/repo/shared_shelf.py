@@ -32,7 +32,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import SnapshotFailed, UsageError
 from holdfast.ids import system_entropy
 from holdfast.repo.base import Change, Kept, Owner, Restored
-from holdfast.repo.snapshot_store import ShadowShelf, in_thread, snapshot_id
+from holdfast.repo.snapshot_store import SESSION_ID, ShadowShelf, in_thread, snapshot_id
 
 MANY_PACKS = 48
 """Packs that hold a snapshot together at most. The next one begins again, with a pack of everything."""
@@ -54,6 +54,13 @@ class _Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tree: str = ""
     seq: int = 0
     packs: tuple[str, ...] = ()
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    """A session's last snapshot in the object store at `url`."""
+
+    url: str
+    manifest: _Manifest
 
 
 def open_objects(url: str) -> ObjectStore:
@@ -86,7 +93,7 @@ def probe(url: str) -> None:
 class SharedShelf(ShadowShelf):
     """Snapshots in `folder` and in the object store at `url`. The verbs are those of `Shelf`.
 
-    In the folder, `sent/<session>` is a cache, the manifest of the session's last snapshot, and `sent/<session>.new` is
+    In the folder, `sent/<session>` is a cache that names the session's last snapshot there, and `sent/<session>.new` is
     what is being sent.
     """
 
@@ -149,9 +156,10 @@ class SharedShelf(ShadowShelf):
     # --- writing: the packs first, then what names them ---
 
     def _send(self, session_id: str, tree: str, seq: int, stop: threading.Event) -> None:
-        sent = _Manifest()
+        sent, cache = _Manifest(), self._folder / "sent" / session_id
         with suppress(OSError, msgspec.DecodeError):
-            sent = msgspec.json.decode((self._folder / "sent" / session_id).read_bytes(), type=_Manifest)
+            last = msgspec.json.decode(cache.read_bytes(), type=_Sent)
+            sent = last.manifest if last.url == self._url else sent
         if sent.tree == tree:
             return
         if len(sent.packs) >= MANY_PACKS:
@@ -172,7 +180,7 @@ class SharedShelf(ShadowShelf):
             manifest = _Manifest(tree, seq, packs)
             obstore.put(self._objects, f"snapshots/{session_id}/{tree}", msgspec.json.encode(manifest))
             obstore.put(self._objects, f"trees/{tree}/{session_id}", b"")
-        self._replace(self._folder / "sent" / session_id, msgspec.json.encode(manifest))
+        self._replace(cache, msgspec.json.encode(_Sent(self._url, manifest)))
 
     def _pack(self, tree: str, without: str, folder: Path, stop: threading.Event) -> Path | None:
         """Pack what a tree leads to and another one does not, without a search for deltas. None if git could not."""
@@ -201,6 +209,8 @@ class SharedShelf(ShadowShelf):
     def _fetch_one(self, tree: bytes, stop: threading.Event) -> None:
         for key in self._list(f"trees/{tree.hex()}/"):
             session_id = key.rpartition("/")[2]
+            if not SESSION_ID.fullmatch(session_id):
+                continue
             try:
                 manifest = self._manifest(f"snapshots/{session_id}/{tree.hex()}")
                 for name in manifest.packs:
@@ -237,7 +247,7 @@ class SharedShelf(ShadowShelf):
                     piece = bytes(obstore.get_range(self._objects, key, start=at, end=min(size, at + PIECE)))
                 digest.update(piece)
                 file.write(piece)
-                at += len(piece)
+                at += len(piece) or size  # nothing more comes
             if digest.hexdigest() != name:
                 raise _wrong(self._url, key)
             file.flush()

@@ -40,7 +40,7 @@ MAX_BYTES = 16 << 30
 MANY_PACKS = 64
 _FOLD_TIMEOUT_S = 300.0
 _PAUSE_S = 0.02
-_SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
+SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}")
 
 T = TypeVar("T")
@@ -377,7 +377,7 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
 
 
 def _check_session(session_id: str) -> None:
-    if not _SESSION.fullmatch(session_id):
+    if not SESSION_ID.fullmatch(session_id):
         raise ValueError(f"{session_id!r} is not the id of a session")
 
 
