@@ -1,6 +1,6 @@
 """A log that many machines share, on a PostgreSQL of its own that syncs to the disk.
 
-python bench/many.py [append] [kill] [zombie] [partition] [lost] [--rounds N]
+python bench/many.py [append] [kill] [zombie] [partition] [restart] [cut] [lost] [--rounds N]
 
 append: an append begins a transaction, locks the session, checks the epoch, extends the chain, updates its rows, and
 commits. A bare insert writes the same bytes to a table of the same database, in one statement that commits. The two
@@ -11,6 +11,10 @@ kill: the holder of 20 sessions is killed. Target: p95 until another worker has 
 place.
 zombie: it is stopped for two lifetimes and runs again. Target: it appends nothing, p95 of the takeover ≤ 10 s.
 partition: nothing passes between it and the database, both ways or one way. Target: as above, and it begins nothing.
+
+restart: the database is killed, and away for 5 and 60 s, while a rival wants the sessions. Target: each append that was
+acknowledged is there once, none fails, ≤ 10 % of the leases move (5 s), the first append ≤ 5 s after.
+cut: all connections are cut every 0.7 s for a minute. Target: as above, ≤ 15 % of the leases move.
 
 lost: a machine is lost with its processes and its home, with 100 MB in a session's workspace; another one takes the log
 over. Target: the session has its sandbox there within 10 s and 50 MB/s, with the same bytes, and the model was told.
@@ -47,6 +51,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench._leases import CASES, Case
 from bench._lost import lost
+from bench._outages import CASES as OUTAGES
 from tests.support.databases import free_port, postgres_server
 
 SEED = 1
@@ -150,10 +155,12 @@ def p99(values: list[float]) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="append, kill, zombie, partition, lost (default: all)")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help="append, kill, zombie, partition, restart, cut, lost (default: all)"
+    )
     parser.add_argument("--rounds", type=int, default=40)
     given = parser.parse_args()
-    cases: dict[str, Case] = {"append": partial(appends, rounds=given.rounds), **CASES, "lost": lost}
+    cases: dict[str, Case] = {"append": partial(appends, rounds=given.rounds), **CASES, **OUTAGES, "lost": lost}
     if unknown := set(given.cases) - cases.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
