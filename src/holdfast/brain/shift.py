@@ -124,8 +124,11 @@ class Shift:
 
     @property
     def fence(self) -> int:
-        """Number by which hands know this shift: requests with a lower one are refused (S9)."""
-        return self.lease.events[-1].fence
+        """Number by which hands know this shift: requests with a lower one are refused (S9).
+
+        A replay has no events of its own: its hands know its epoch.
+        """
+        return self.lease.events[-1].fence if self.lease.events else self.epoch
 
     def model(self, name: str) -> Model:
         """Return a model of the agent's chain, opened once. Raises `UsageError` when its name is no longer known."""

@@ -199,22 +199,18 @@ async def provision(shift: Shift, spec: HandsSpec) -> tuple[Hands, HandsRestored
         if not await _put_back(shift, spec.workspace):
             raise
         hands = await shift.doors.hands.provision(spec, shift.fence)
-        if not shift.state.snapshot:
-            return hands, None
     return hands, await _told(shift, hands.identity.hands_id)
 
 
 async def _put_back(shift: Shift, workspace: Workspace) -> bool:
     """Restore the workspace from the last snapshot; False if the workspace exists and the error has another cause.
 
-    On another machine than before, the home has the same path. A workspace that no call ever changed was empty, unless
-    it was checked out of a repository.
+    On another machine than before, the home has the same path.
     """
     folder, state = Path(workspace.path), shift.state
-    untouched = not state.mutated_seq and not state.snapshot
-    if folder.exists() or (untouched and (workspace.origin or not workspace.disposable)):
+    if folder.exists() or not (state.mutated_seq or state.snapshot):
         return False
-    if not untouched and (shift.doors.shelf is None or not state.snapshot or not workspace.disposable):
+    if shift.doors.shelf is None or not state.snapshot or not workspace.disposable:
         raise WorkspaceGone(
             f"the workspace {folder} is not there any more, and the work was only there; nothing was started: put it "
             f"back as it was, or fork the session from a snapshot (`holdfast fork {state.session_id}`)"
@@ -228,8 +224,7 @@ async def _put_back(shift: Shift, workspace: Workspace) -> bool:
             f"the workspace {folder} cannot be made again: {error.strerror}; nothing was started: on another machine, "
             "use the same path for the home as before"
         ) from error
-    if shift.doors.shelf is not None and state.snapshot:
-        await shift.doors.shelf.restore(state.snapshot, folder, user=Owner(user.uid, user.gid))
+    await shift.doors.shelf.restore(state.snapshot, folder, user=Owner(user.uid, user.gid))
     return True
 
 
