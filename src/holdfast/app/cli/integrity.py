@@ -300,21 +300,24 @@ async def _copy(call: Call) -> int:
         raise UsageError(f"worker {running[0]} serves this log; nothing was copied: stop it, and try again")
     file = database_path(to if source else former)
     draft = file.with_name(f".{file.name}.copying")
-    if source:
-        _remove(draft)
-        copied = await anyio.to_thread.run_sync(copying.to_file, source, file, draft)
-        to = replace(to, db=f"sqlite:///{draft}")
-    else:
-        copied = await anyio.to_thread.run_sync(copying.to_postgres, file, target, partial(is_live, home.workers))
-    async with open_runtime(to) as runtime:
-        findings = (await verify(runtime.store)).findings
-    if findings:
-        if target:
+    try:
+        if source:
+            _remove(draft)
+            copied = await anyio.to_thread.run_sync(copying.to_file, source, file, draft)
+            to = replace(to, db=f"sqlite:///{draft}")
+        else:
+            copied = await anyio.to_thread.run_sync(copying.to_postgres, file, target, partial(is_live, home.workers))
+        async with open_runtime(to) as runtime:
+            findings = (await verify(runtime.store)).findings
+        if findings and target:
             await anyio.to_thread.run_sync(copying.empty, target)
-        _remove(draft)
-        raise LogDamaged(f"the copy does not verify ({findings[0].message}), and was removed: see `holdfast verify`")
-    if source:
-        os.link(draft, file)  # fails if the name was taken meanwhile
+        if findings:
+            raise LogDamaged(
+                f"the copy does not verify ({findings[0].message}), and was removed: see `holdfast verify`"
+            )
+        if source:
+            os.link(draft, file)  # fails if the name was taken meanwhile
+    finally:
         _remove(draft)
     _remove(search_path(home.database))  # its positions are those of the former log
     if call.json:

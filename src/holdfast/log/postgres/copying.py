@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ CHUNK = 1000
 """Rows that are written at a time."""
 
 _BUSY_TIMEOUT_S = 30.0
+_HOLDERS = "select holder from sessions where holder <> ''"
 
 IsLive = Callable[[str], bool]
 
@@ -107,9 +108,6 @@ def empty(address: str, folder: str = FOLDER) -> None:
         connection.execute(f"truncate {', '.join(TABLES)}")
 
 
-_HOLDERS = "select holder from sessions where holder <> ''"
-
-
 def _from(source: Connection, table: str, target: sqlite3.Connection) -> int:
     """Copy one table of PostgreSQL; returns the number of its rows."""
     order = "position" if table == "events" else "1, 2"
@@ -122,8 +120,7 @@ def _from(source: Connection, table: str, target: sqlite3.Connection) -> int:
 
 def _in_chunks(rows: Iterable[Any], write: Callable[[list[Any]], object]) -> int:
     count, left = 0, iter(rows)
-    for first in left:
-        chunk = [*chain((first,), islice(left, CHUNK - 1))]
+    while chunk := [*islice(left, CHUNK)]:
         write(chunk)
         count += len(chunk)
     return count

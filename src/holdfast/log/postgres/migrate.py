@@ -87,6 +87,7 @@ def take_over(address: str, place_id: str, folder: str = FOLDER) -> str:
         with connect(address, folder) as connection, connection.transaction():
             db = PostgresDatabase(connection)
             connection.execute("select pg_advisory_xact_lock(hashtextextended('holdfast migrate', 2))")
+            connection.execute("lock table workers in share mode")  # a beat that is on its way waits, and is refused
             owner = _owner(db, place_id)
             if owner == place_id:
                 return ""

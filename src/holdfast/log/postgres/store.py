@@ -123,17 +123,13 @@ class PostgresStore(SqlStore[PostgresReader]):
             while not self._beats.is_fresh():
                 self._reading.check_open()
                 await anyio.to_thread.run_sync(self._beats.wait, abandon_on_cancel=True)
-                if isinstance(self._beats.trouble, LogUnavailable):
-                    raise self._beats.trouble
-                if self._beats.trouble is not None and not is_lost(self._beats.trouble):
+                trouble = self._beats.trouble
+                if isinstance(trouble, LogUnavailable) or (trouble is not None and not is_lost(trouble)):
                     break
             else:
                 return
-        trouble = self._beats.trouble
-        if isinstance(trouble, LogUnavailable):
-            raise trouble
-        trouble = trouble or psycopg.OperationalError("it takes no beats of this worker")
-        raise translated(trouble, self._shown)
+        trouble = self._beats.trouble or psycopg.OperationalError("it takes no beats of this worker")
+        raise trouble if isinstance(trouble, LogUnavailable) else translated(trouble, self._shown)
 
     def _living(self, workers: Iterable[str], reader: PostgresReader | None = None) -> set[str]:
         """Return those of the workers that live: their beats are young, and for this place the kernel says so too."""

@@ -13,7 +13,8 @@ select current_setting('server_version'), current_setting('fsync') = 'on' and cu
     (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
     current_setting('synchronous_standby_names') <> '',
     (extract(epoch from clock_timestamp()) * 1000000)::bigint,
-    current_setting('max_connections')::bigint - (select count(*) from pg_stat_activity where backend_type = 'client backend');
+    current_setting('max_connections')::bigint
+        - (select count(*) from pg_stat_activity where backend_type = 'client backend');
 
 -- name: ahead
 -- True if an event has a position that this server has yet to give out: the tables came from another one.
