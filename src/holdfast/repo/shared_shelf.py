@@ -31,8 +31,8 @@ from obstore.store import ObjectStore, from_url
 from holdfast.clock import SystemClock
 from holdfast.errors import SnapshotFailed, UsageError
 from holdfast.ids import system_entropy
-from holdfast.repo.base import Change, Kept, Owner, Restored
-from holdfast.repo.snapshot_store import SESSION_ID, ShadowShelf, in_thread, snapshot_id
+from holdfast.repo.base import Kept, Owner
+from holdfast.repo.snapshot_store import SESSION_ID, ShadowShelf, in_thread
 
 MANY_PACKS = 48
 """Packs that hold a snapshot together at most. The next one begins again, with a pack of everything."""
@@ -114,35 +114,11 @@ class SharedShelf(ShadowShelf):
         await in_thread(partial(self._send, session_id, made.snapshot, seq))
         return made
 
-    async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
-        """See `Shelf.restore`."""
-        await self._bring(snapshot)
-        return await super().restore(snapshot, folder, user=user)
-
-    async def export(self, snapshot: str, target: BinaryIO) -> Restored:
-        """See `ShadowShelf.export`."""
-        await self._bring(snapshot)
-        return await super().export(snapshot, target)
-
-    async def changes(self, before: str, after: str) -> list[Change]:
-        """See `Shelf.changes`."""
-        await self._bring(before, after)
-        return await super().changes(before, after)
-
-    async def diff(self, before: str, after: str) -> str:
-        """See `Shelf.diff`."""
-        await self._bring(before, after)
-        return await super().diff(before, after)
-
-    async def files(self, snapshot: str) -> list[str]:
-        """See `Shelf.files`."""
-        await self._bring(snapshot)
-        return await super().files(snapshot)
-
-    async def content(self, snapshot: str, path: str, limit: int) -> bytes:
-        """See `Shelf.content`."""
-        await self._bring(snapshot)
-        return await super().content(snapshot, path, limit)
+    async def trees_of(self, *snapshots: str) -> list[bytes]:
+        """See `ShadowShelf.trees_of`. Fetches what the store of this home lacks; what is nowhere stays missing."""
+        trees = await super().trees_of(*snapshots)
+        await in_thread(partial(self._fetch, trees))
+        return trees
 
     def _drop(self, gone: Mapping[str, Collection[str] | None], stop: threading.Event) -> None:
         """Drop them in the object store first: what is still here is found and dropped again."""
@@ -195,10 +171,6 @@ class SharedShelf(ShadowShelf):
         return None
 
     # --- reading ---
-
-    async def _bring(self, *snapshots: str) -> None:
-        """Fetch what the store of this home lacks of some snapshots. A snapshot that is nowhere stays missing."""
-        await in_thread(partial(self._fetch, [snapshot_id(each) for each in snapshots]))
 
     def _fetch(self, trees: list[bytes], stop: threading.Event) -> None:
         for tree in trees:

@@ -74,11 +74,13 @@ class ShadowShelf:
 
     async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
         """See `Shelf.restore`."""
-        return await in_thread(partial(self._restore, snapshot_id(snapshot), folder, user))
+        (tree,) = await self.trees_of(snapshot)
+        return await in_thread(partial(self._restore, tree, folder, user))
 
     async def export(self, snapshot: str, target: BinaryIO) -> Restored:
         """Write a snapshot as a compressed tar, for hands elsewhere; see `repo.archive`."""
-        return await in_thread(partial(self._export, snapshot_id(snapshot), target))
+        (tree,) = await self.trees_of(snapshot)
+        return await in_thread(partial(self._export, tree, target))
 
     async def admit(self, session_id: str, source: BinaryIO, seq: int) -> Kept:
         """Keep the contents of such a stream as the session's snapshot after every event up to `seq`.
@@ -90,23 +92,22 @@ class ShadowShelf:
 
     async def changes(self, before: str, after: str) -> list[Change]:
         """See `Shelf.changes`."""
-        return await self._look_into(
-            lambda library, stop: compare(library, snapshot_id(before), snapshot_id(after), stop)
-        )
+        old, new = await self.trees_of(before, after)
+        return await self._look_into(lambda library, stop: compare(library, old, new, stop))
 
     async def diff(self, before: str, after: str) -> str:
         """See `Shelf.diff`. Raises `SnapshotFailed` for a patch of more than `DIFF_MAX` bytes."""
-        return await in_thread(partial(self._diff, snapshot_id(before), snapshot_id(after)))
+        return await in_thread(partial(self._diff, await self.trees_of(before, after)))
 
     async def files(self, snapshot: str) -> list[str]:
         """See `Shelf.files`."""
-        return await self._look_into(
-            lambda library, stop: list_files(library, snapshot_id(snapshot), self._max_files, stop)
-        )
+        (tree,) = await self.trees_of(snapshot)
+        return await self._look_into(lambda library, stop: list_files(library, tree, self._max_files, stop))
 
     async def content(self, snapshot: str, path: str, limit: int) -> bytes:
         """See `Shelf.content`."""
-        return await self._look_into(lambda library, stop: read_file(library, snapshot_id(snapshot), path, limit, stop))
+        (tree,) = await self.trees_of(snapshot)
+        return await self._look_into(lambda library, stop: read_file(library, tree, path, limit, stop))
 
     async def look(self, session_id: str, folder: Path, *, user: Owner | None = None) -> Kept:
         """See `Shelf.look`."""
@@ -132,6 +133,16 @@ class ShadowShelf:
     async def tidy(self, *, timeout_s: float = 300.0) -> int:
         """See `Shelf.tidy`."""
         return await in_thread(partial(self._tidy, timeout_s))
+
+    async def trees_of(self, *snapshots: str) -> list[bytes]:
+        """Return the trees of snapshots that are about to be read. Raises `SnapshotFailed` for other texts."""
+        for name in snapshots:
+            if not _SNAPSHOT.fullmatch(name):
+                said = (
+                    f"{name!r} is not the name of a snapshot, which is 64 hexadecimal characters; nothing was changed"
+                )
+                raise SnapshotFailed(f"{said}: take it from a workspace.snapshotted event")
+        return [bytes.fromhex(name) for name in snapshots]
 
     @contextmanager
     def _held(self, stop: threading.Event, *, alone: bool = False) -> Iterator[int]:
@@ -298,11 +309,11 @@ class ShadowShelf:
 
         return await in_thread(looking)
 
-    def _diff(self, before: bytes, after: bytes, stop: threading.Event) -> str:
+    def _diff(self, trees: list[bytes], stop: threading.Event) -> str:
         with self._held(stop) as lock, self._git.library(lock) as library:
-            for tree in (before, after):
+            for tree in trees:
                 next(library.trees([tree]))  # git's own message would be about its internals
-            return self._git.diff(before.hex(), after.hex(), lock)
+            return self._git.diff(trees[0].hex(), trees[1].hex(), lock)
 
     def _kept(self, of: str = "*") -> dict[str, list[str]]:
         found: dict[str, dict[str, None]] = {}
@@ -379,16 +390,6 @@ async def in_thread(work: Callable[[threading.Event], T]) -> T:
 def _check_session(session_id: str) -> None:
     if not SESSION_ID.fullmatch(session_id):
         raise ValueError(f"{session_id!r} is not the id of a session")
-
-
-def snapshot_id(snapshot: str) -> bytes:
-    """Return the name of a snapshot as git knows it. Raises `SnapshotFailed` for another text."""
-    if not _SNAPSHOT.fullmatch(snapshot):
-        raise SnapshotFailed(
-            f"{snapshot!r} is not the name of a snapshot, which is 64 hexadecimal characters; nothing was changed: "
-            "take it from a workspace.snapshotted event"
-        )
-    return bytes.fromhex(snapshot)
 
 
 def _read_ref(path: Path) -> bytes | None:
