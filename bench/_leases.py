@@ -18,7 +18,7 @@ from holdfast.log.postgres.beats import TTL_S
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.log.elsewhere import There, belongs, holder, opened
+from tests.log.elsewhere import There, holder, opened
 from tests.log.processes import line, tell
 from tests.log.rigs import PostgresRig, port_of, postgres_rig
 from tests.support.commit_proxy import Way, commit_proxy
@@ -32,7 +32,6 @@ SWEEP_S = 1.0
 async def sessions(address: str, home: Path, place: str) -> AsyncIterator[tuple[There, PostgresRig]]:
     """New tables with the sessions, seen from a place."""
     async with postgres_rig(home / "first", address) as rig:
-        belongs(rig)
         async with opened(rig.address, rig.folder, home / place, TTL_S) as store:
             here = PostgresRig(rig.address, rig.folder, home / place, store)
             case = There(here)

@@ -39,10 +39,9 @@ from holdfast.facts.codec import Draft, encode_body
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolResult
-from holdfast.ids import system_entropy
 from holdfast.log.base import Lease, Post
 from holdfast.log.postgres.connect import Connection, connect
-from holdfast.log.postgres.migrate import migrate, place_id_in, take_over
+from holdfast.log.postgres.migrate import migrate
 from holdfast.log.postgres.store import PostgresStore
 from holdfast.log.sql.threads import ConnectionThread
 from holdfast.log.worker_locks import Worker
@@ -109,7 +108,6 @@ async def insert(threads: ConnectionThread[Connection], bodies: list[bytes], too
 async def appends(address: str, home: Path, rounds: int) -> bool:
     """Print the table of appends; returns True if the target holds."""
     migrate(address)
-    take_over(address, place_id_in(home / "workers", system_entropy))
     threads = ConnectionThread("bench-bare", lambda: connect(address), 8)
     await threads.run(lambda: threads.connection().execute("create table bare (id bigserial primary key, body bytea)"))
     good = True

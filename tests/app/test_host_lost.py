@@ -37,15 +37,9 @@ def test_another_machine_continues(postgres: str, holdfast_home: Path, tmp_path:
     workspace, held = host.lose("lost", tmp_path / "talk.json", MAKE, "sleep 900", CHECK)
     digest = held[b"deep/er/random"][1].hex()
 
-    assert "if its machine is lost: holdfast migrate --take-over" in host.holdfast("ps").stderr
-    early = host.holdfast("migrate", "--take-over")
-    assert (early.returncode, "lived some seconds ago" in early.stderr) in ((5, True), (0, False))
-    host.take_over()
-    assert "nothing to do" in host.holdfast("migrate", "--take-over").stdout
-    done = host.holdfast("wake", "lost")
-    assert (done.returncode, done.stdout) == (0, "Done.\n"), done.stderr
-    (restored,) = host.events("lost", "hands.restored")
-    assert (restored["snapshot"], restored["content"]) != ("", "")
+    restored = host.finish("lost")
+    assert [(bool(each["snapshot"]), bool(each["content"])) for each in restored] == [(True, True)]
+    assert "done" in host.holdfast("ps", "--all").stdout
     assert len(host.events("lost", "tool.outcome_unknown")) == 1
     assert host.events("lost", "agent.tool_result")[-1]["content"] == f"one\n{digest}  -\nempty\nlink\n"
     assert picture(workspace) == held

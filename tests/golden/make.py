@@ -176,7 +176,9 @@ async def story(
         await store.post(Post(session_id, key, draft(fact, "user:ann")), create=isinstance(fact, SessionCreated))
 
     await post(created, "created")
-    first = msgspec.structs.replace(shift("wrk_1"), agent_digest="01" * 32, prompt_digests={"worker": "02" * 32})
+    first = msgspec.structs.replace(
+        shift("wrk_1"), agent_digest="01" * 32, prompt_digests={"worker": "02" * 32}, place="plc_1"
+    )
     lease = await store.acquire(session_id, draft(first))
     await store.append(session_id, lease.epoch, [draft(fact) for fact in facts])
     for key, fact in posts:

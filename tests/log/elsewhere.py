@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
+from holdfast.facts.session import Parent, SessionCreated, Workspace
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
-from holdfast.log.base import Lease
-from holdfast.log.postgres.connect import PostgresDatabase, connect
+from holdfast.log.base import Lease, Post
+from holdfast.log.postgres.places import Place
 from holdfast.log.postgres.store import PostgresStore
 from holdfast.log.worker_locks import Worker
 from holdfast.testing.log import Scenario
@@ -34,20 +36,20 @@ class There(Scenario):
     def next_id(self) -> str:
         return new_event_id(SystemClock().now_us(), system_entropy)
 
+    async def begin(self, session_id: str, *, above: str = "", own: bool = True) -> None:
+        """Open a session, in a folder of its own that Holdfast made or in one of a user, and below another session."""
+        draft = self.created(parent=Parent(above, "call_1", 1) if above else None)
+        assert isinstance(draft.fact, SessionCreated)
+        fact = msgspec.structs.replace(draft.fact, workspace=Workspace("/srv/work", disposable=own))
+        await self.store.post(Post(session_id, "created", self.draft(fact)), create=True)
 
-def opened(address: str, folder: str, home: Path, ttl_s: float) -> PostgresStore:
-    """A store whose place is named after its home. The log belongs to no place: `belongs` says so."""
+
+def opened(address: str, folder: str, home: Path, ttl_s: float, *, keeps: bool = True) -> PostgresStore:
+    """A store whose place is named after its home. With `keeps`, what works there can go on elsewhere."""
     workers = home / "workers"
     workers.mkdir(parents=True, exist_ok=True)
-    return PostgresStore(address, workers, SystemClock(), system_entropy, folder, 60.0, f"plc_{home.name}", ttl_s)
-
-
-def belongs(rig: PostgresRig, place: str = "") -> None:
-    """Let the log belong to that place; to none, as if one could serve many."""
-    with connect(rig.address, rig.folder) as connection:
-        connection.execute("delete from meta where name = 'place'")
-        if place:
-            PostgresDatabase(connection).run("claim_place", {"place": place})
+    place = Place(f"plc_{home.name}", f"boot {home}", keeps, "host", "test")
+    return PostgresStore(address, workers, SystemClock(), system_entropy, folder, 60.0, place, ttl_s)
 
 
 @contextmanager

@@ -14,13 +14,17 @@ import anyio
 import pytest
 
 from holdfast.errors import LeaseHeld, LogUnavailable
-from holdfast.log.postgres.connect import FOLDER
+from holdfast.facts.codec import SCHEMA
+from holdfast.log.postgres.connect import FOLDER, connect
 from holdfast.log.postgres.migrate import check, migrate, take_over
-from tests.log.elsewhere import There, belongs, holder, opened
+from holdfast.log.postgres.places import Place
+from holdfast.log.postgres.store import PostgresStore
+from tests.log.elsewhere import There, holder, opened
 from tests.log.processes import line, tell
 from tests.log.rigs import PostgresRig, open_postgres, port_of, postgres_rig
 from tests.support.commit_proxy import Way, commit_proxy
 from tests.support.databases import free_port, postgres_server
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
 
@@ -36,7 +40,6 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 async def rig(postgres: str, holdfast_home: Path) -> AsyncIterator[PostgresRig]:
     async with postgres_rig(holdfast_home, postgres) as rig:
-        belongs(rig)
         yield rig
 
 
@@ -45,6 +48,12 @@ async def at(rig: PostgresRig, home: Path) -> AsyncIterator[There]:
     """A store at a place of its own, in this process."""
     async with opened(rig.address, rig.folder, home, TTL_S) as store:
         yield There(PostgresRig(rig.address, rig.folder, home, store))
+
+
+def store_of(case: There) -> PostgresStore:
+    """The store itself, with what only it has."""
+    assert isinstance(case.store, PostgresStore)
+    return case.store
 
 
 async def taken_over(case: There) -> float:
@@ -61,7 +70,7 @@ async def taken_over(case: There) -> float:
 
 async def test_a_worker_elsewhere_lives_as_long_as_it_beats(rig: PostgresRig, tmp_path: Path) -> None:
     async with at(rig, tmp_path / "here") as case:
-        await case.open()
+        await case.begin("ses_a")
         with holder(rig, tmp_path / "there", TTL_S) as child:
             until_s = time.monotonic() + 2 * TTL_S
             while time.monotonic() < until_s:
@@ -75,7 +84,7 @@ async def test_a_worker_elsewhere_lives_as_long_as_it_beats(rig: PostgresRig, tm
 
 async def test_a_stopped_worker_loses_its_lease_and_learns_it(rig: PostgresRig, tmp_path: Path) -> None:
     async with at(rig, tmp_path / "here") as case:
-        await case.open()
+        await case.begin("ses_a")
         with holder(rig, tmp_path / "there", TTL_S) as child:
             child.send_signal(signal.SIGSTOP)
             assert await taken_over(case) > TTL_S / 2
@@ -88,33 +97,101 @@ async def test_a_stopped_worker_loses_its_lease_and_learns_it(rig: PostgresRig, 
             assert line(child) == ["LeaseHeld"]
 
 
-async def test_a_place_whose_machine_is_lost_is_taken_over_and_takes_nothing_more(
-    rig: PostgresRig, tmp_path: Path
-) -> None:
-    there, here = f"plc_{(tmp_path / 'there').name}", f"plc_{(tmp_path / 'here').name}"
-    belongs(rig, there)
-    async with at(rig, tmp_path / "here") as case:
-        await case.open()
+async def test_what_cannot_travel_waits_for_its_place_until_that_is_lost(rig: PostgresRig, tmp_path: Path) -> None:
+    """A session in a folder of its user, or without an object store, is taken over by a decision of a user only."""
+    there, here = "plc_there", "plc_here"
+    async with at(rig, tmp_path / "here") as case, at(rig, tmp_path / "there") as other:
+        await other.begin("ses_a", own=False)
+        assert await case.store.due(2**60) == []
+        assert await other.store.due(2**60) == ["ses_a"]
+        with pytest.raises(LeaseHeld, match=r"its workspace at another home .*--take-over"):
+            await case.take()
         with holder(rig, tmp_path / "there", TTL_S) as child:
+            with pytest.raises(LeaseHeld, match="is running under"):
+                await case.take()
             with pytest.raises(LogUnavailable, match="lives, or lived some seconds ago"):
-                take_over(rig.address, here, rig.folder)
+                take_over(rig.address, here, there, rig.folder)
             child.send_signal(signal.SIGSTOP)
-            owner = ""
-            while not owner:
-                with suppress(LogUnavailable):
-                    owner = await anyio.to_thread.run_sync(take_over, rig.address, here, rig.folder)
-            assert owner == there
-            assert take_over(rig.address, here, rig.folder) == ""
-            with pytest.raises(LogUnavailable, match="is the log of another home"):
-                check(rig.address, there, rig.folder)
-            check(rig.address, here, rig.folder)
-            lease = await case.take()
-            await case.store.confirm(lease)
-            await case.store.release(lease)
+            await anyio.to_thread.run_sync(until, lambda: moved(rig, here) == (there, 1))
+            assert moved(rig, here) == ("", 0)
+            assert await case.store.due(2**60) == ["ses_a"]
+            await case.store.release(await case.take())
             child.send_signal(signal.SIGCONT)
-            for verb in ("act", "take"):  # the session is free, and the machine was not lost after all
-                tell(child, verb)
-                assert await says(child) == ["LogUnavailable"]
+            tell(child, "act")
+            assert await says(child) == ["Fenced"]
+            tell(child, "take")  # the machine was not lost after all
+            assert await says(child) == ["LeaseHeld"]
+
+
+def moved(rig: PostgresRig, here: str) -> tuple[str, int]:
+    """What a take-over moves now."""
+    try:
+        return take_over(rig.address, here, "", rig.folder)
+    except LogUnavailable:
+        return "", -1
+
+
+async def test_a_take_over_names_the_places_that_may_be_lost(rig: PostgresRig, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        async with at(rig, tmp_path / name) as case:
+            await case.begin(f"ses_{name}", own=False)
+    with pytest.raises(LogUnavailable, match=r"several homes .*plc_one, plc_two.*--lost plc_one"):
+        take_over(rig.address, "plc_here", "", rig.folder)
+    assert take_over(rig.address, "plc_here", "plc_two", rig.folder) == ("plc_two", 1)
+    assert take_over(rig.address, "plc_here", "", rig.folder) == ("plc_one", 1)
+
+
+async def test_a_tree_stays_together_while_its_place_lives(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as case, at(rig, tmp_path / "there") as other:
+        await other.begin("ses_a")
+        assert await case.store.due(2**60) == ["ses_a"]  # nobody has begun it, so anybody can
+        await other.take()
+        await other.begin("ses_b", above="ses_a")
+        assert await case.store.due(2**60) == []
+        assert await other.store.due(2**60) == ["ses_b"]
+        with pytest.raises(LeaseHeld, match="whose worker"):
+            await case.take("ses_b")
+        fleet = await store_of(case).fleet()
+        assert [(row.place, row.capacity, row.holds) for row in fleet] == [("plc_there", 0, 1)]
+        await store_of(other).close()
+        assert await case.store.due(2**60) == ["ses_a", "ses_b"]
+        await case.take("ses_b")
+
+
+async def test_trees_that_two_places_take_at_once_are_at_one_of_them(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as case, at(rig, tmp_path / "there") as other:
+        for number in range(20):
+            await case.begin(f"ses_{number}")
+            await case.begin(f"ses_{number}_child", above=f"ses_{number}")
+        took: dict[str, set[str]] = {}
+
+        async def take(at: There, name: str, session_id: str) -> None:
+            with suppress(LeaseHeld):
+                await at.take(session_id)
+                took.setdefault(session_id.removesuffix("_child"), set()).add(name)
+
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(take, case, "here", f"ses_{number}")
+                group.start_soon(take, other, "there", f"ses_{number}_child")
+        assert {len(names) for names in took.values()} == {1}
+        assert len(took) == 20
+
+
+async def test_a_worker_never_begins_what_a_newer_program_wrote(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as case:
+        await case.begin("ses_a")
+        with connect(rig.address, rig.folder) as connection:
+            connection.execute(f"update sessions set vocabulary = {SCHEMA + 1}")
+        assert await case.store.due(2**60) == []
+
+
+async def test_a_copied_home_is_refused_while_the_other_one_works(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as case:
+        await store_of(case).enroll("wrk_1", 4)
+        with pytest.raises(LogUnavailable, match=r"is its copy.*workers/place"):
+            check(rig.address, Place("plc_here", "another boot"), rig.folder)
+        check(rig.address, Place("plc_other", "another boot"), rig.folder)
 
 
 async def says(child: subprocess.Popen[str]) -> list[str]:
@@ -123,7 +200,7 @@ async def says(child: subprocess.Popen[str]) -> list[str]:
 
 async def test_a_worker_that_hangs_counts_as_dead(rig: PostgresRig, tmp_path: Path) -> None:
     async with at(rig, tmp_path / "here") as case:
-        await case.open()
+        await case.begin("ses_a")
         with holder(rig, tmp_path / "there", TTL_S) as child:
             tell(child, "hang")
             await taken_over(case)
@@ -145,7 +222,7 @@ async def test_a_worker_without_the_database_begins_nothing(rig: PostgresRig, tm
     """Parted from the database, its session is taken over, and then it learns that."""
     with parted(rig, "there", "back") as (through, part, join):
         async with at(rig, tmp_path / "here") as case:
-            await case.open()
+            await case.begin("ses_a")
             with holder(rig, tmp_path / "there", TTL_S, through) as child:
                 part()
                 assert await taken_over(case) < TTL_S + 2.0
@@ -160,7 +237,7 @@ async def test_a_worker_that_hears_nothing_waits(rig: PostgresRig, tmp_path: Pat
     """What it sends arrives, and it begins nothing until it hears that it does."""
     with parted(rig, "back") as (through, part, join):
         async with at(rig, tmp_path / "here") as case:
-            await case.open()
+            await case.begin("ses_a")
             with holder(rig, tmp_path / "there", TTL_S, through) as child:
                 part()
                 await anyio.sleep(TTL_S)
@@ -177,7 +254,7 @@ async def test_who_lost_the_database_takes_nothing_at_once(rig: PostgresRig, tmp
         mine = PostgresRig(through, rig.folder, rig.home, rig.store)
         async with at(mine, tmp_path / "here") as case:
             await case.open("ses_b")
-            await case.open()
+            await case.begin("ses_a")
             await case.take("ses_b")
             with holder(rig, tmp_path / "there", TTL_S, through) as child:
                 child.send_signal(signal.SIGSTOP)  # none of its beats is on the way
@@ -198,9 +275,8 @@ async def test_nobody_is_dead_when_the_database_starts(tmp_path: Path, holdfast_
         address = running.enter_context(postgres_server(folder, port, PASSWORD)).replace("@", f":{PASSWORD}@")
         migrate(address)
         rig = PostgresRig(address, FOLDER, holdfast_home, await open_postgres(address, FOLDER, holdfast_home))
-        belongs(rig)
         async with at(rig, tmp_path / "here") as case:
-            await case.open()
+            await case.begin("ses_a")
             with holder(rig, tmp_path / "there", TTL_S) as child:
                 running.pop_all().close()
                 await anyio.sleep(2 * TTL_S)

@@ -15,10 +15,9 @@ from holdfast.facts.codec import genesis
 from holdfast.log.base import Post
 from holdfast.log.chain import StoredEvent
 from holdfast.log.postgres.connect import Connection, PostgresDatabase, connect
-from holdfast.log.postgres.migrate import migrate
+from holdfast.log.postgres.migrate import TABLES, migrate
 from holdfast.log.postgres.read import TableProbe
 from holdfast.log.postgres.store import PostgresStore
-from holdfast.log.sql.statements import SCHEMA_VERSION
 from holdfast.session.home import HOME
 from holdfast.testing.log import CHECKS, Scenario
 from tests.log.rigs import PostgresRig, another_store, open_postgres, port_of, postgres_rig
@@ -225,7 +224,7 @@ async def test_a_server_that_is_killed_is_waited_for(holdfast_home: Path, tmp_pa
 
 
 async def test_a_log_is_refused_before_anything_is_written(holdfast_home: Path, postgres: str) -> None:
-    """Without tables, with older or newer ones, from another home or server, and without a way in."""
+    """Without tables, with older or newer ones, from another server, and without a way in."""
     folder = "log_refused"
 
     async def refused(address: str, *words: str, home: Path = holdfast_home) -> None:
@@ -237,23 +236,64 @@ async def test_a_log_is_refused_before_anything_is_written(holdfast_home: Path, 
         assert PASSWORD not in str(caught.value)
 
     await refused(postgres, "has no log", "holdfast migrate")
-    assert migrate(postgres, folder) == (0, SCHEMA_VERSION)
-    assert migrate(postgres, folder) == (SCHEMA_VERSION, SCHEMA_VERSION)
+    assert migrate(postgres, folder) == (0, TABLES)
+    assert migrate(postgres, folder) == (TABLES, TABLES)
     async with await open_postgres(postgres, folder, holdfast_home):
         pass
-    await refused(postgres, "another home", home=holdfast_home / "elsewhere")
+    async with await open_postgres(postgres, folder, holdfast_home / "elsewhere"):
+        pass
     with connect(postgres, folder) as sql:
-        for version, word in ((SCHEMA_VERSION + 1, "upgrade Holdfast"), (SCHEMA_VERSION - 1, "holdfast migrate")):
+        for version, word in ((TABLES + 1, "upgrade Holdfast"), (TABLES - 1, "holdfast migrate")):
             sql.execute("update meta set value = %s where name = 'schema'", (str(version),))
             await refused(postgres, f"version {version}", word)
         sql.execute("update meta set value = '99' where name = 'schema'")
         with pytest.raises(SchemaTooNew):
             migrate(postgres, folder)
-        sql.execute("update meta set value = %s where name = 'schema'", (str(SCHEMA_VERSION),))
+        sql.execute("update meta set value = %s where name = 'schema'", (str(TABLES),))
     await refused(postgres.replace(PASSWORD, "wrong"), "cannot be reached", "password authentication failed")
     await refused(postgres.replace(f":{port_of(postgres)}", f":{free_port()}"), "cannot be reached")
     await refused(f"{postgres}?options=-csynchronous_commit%3Doff", "synchronous_commit")
     await refused("nonsense", "postgresql://")
+
+
+FORMER = """
+drop view living;
+drop table workers, trees;
+create table workers (
+    worker_id text collate "C" primary key, place text collate "C" not null, beat_at timestamptz not null,
+    ttl_s double precision not null
+) with (fillfactor = 50);
+insert into meta (name, value) values ('place', 'plc_first');
+update meta set value = '6' where name = 'schema';
+"""
+"""Makes tables of version 6 of those of today."""
+
+COLUMNS = """
+select table_name, column_name, data_type, collation_name, is_nullable, column_default from information_schema.columns
+where table_schema = current_schema() and table_name in ('workers', 'trees', 'living') order by 1, 2
+"""
+
+
+async def test_tables_of_the_version_before_are_migrated(holdfast_home: Path, postgres: str) -> None:
+    """They get the shape of new ones, and all sessions stay with the home that had the log."""
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        await Scenario(rig).open()
+        with rig.sql() as sql:
+            made = sql.execute(COLUMNS).fetchall()
+            sql.execute(FORMER)
+        await refuse(rig, holdfast_home)
+        assert migrate(postgres, rig.folder) == (6, TABLES)
+        with rig.sql() as sql:
+            assert sql.execute(COLUMNS).fetchall() == made
+            assert sql.execute("select * from trees").fetchall() == [("ses_a", "plc_first", False, False)]
+            assert sql.execute("select count(*) from meta where name = 'place'").fetchone() == (0,)
+        async with await open_postgres(postgres, rig.folder, holdfast_home) as store:
+            assert await store.due(2**60) == []  # it waits for `plc_first`
+
+
+async def refuse(rig: PostgresRig, home: Path) -> None:
+    with pytest.raises(LogUnavailable, match=r"version 6.*holdfast migrate"):
+        await open_postgres(rig.address, rig.folder, home)
 
 
 async def test_tables_from_another_server_are_numbered_again(holdfast_home: Path, postgres: str) -> None:

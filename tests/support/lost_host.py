@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,18 @@ class Host:
         shutil.rmtree(self.home)
         return workspace, held
 
-    def take_over(self) -> None:
-        """Make the log this home's, as soon as the workers of the lost one count as dead."""
-        until(lambda: self.holdfast("migrate", "--take-over").returncode == 0)
+    @contextmanager
+    def worker(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker on another machine, with a new home at the same path."""
+        command = [sys.executable, "-m", "holdfast", "worker"]
+        with subprocess.Popen(command, env=self.env, stderr=subprocess.DEVNULL) as worker:
+            try:
+                yield worker
+            finally:
+                worker.terminate()
+
+    def finish(self, session: str) -> list[dict[str, Any]]:
+        """Let a worker on another machine finish a session; returns its restored workspaces."""
+        with self.worker():
+            until(lambda: bool(self.events(session, "shift.ended")))
+        return self.events(session, "hands.restored")

@@ -265,7 +265,10 @@ async def _open_log(settings: Settings, home: Home, clock: Clock, accept_loss: b
     database, address = database_path(settings), postgres_address(settings.db)
     if not address:
         return await SqliteStore.open(database, workers=home.workers, clock=clock, accept_loss=accept_loss)
-    store: SqlStore[Any] = await postgres("store").PostgresStore.open(address, workers=home.workers, clock=clock)
+    opened = postgres("store").PostgresStore.open
+    store: SqlStore[Any] = await opened(
+        address, workers=home.workers, clock=clock, keeps=bool(settings.objects), program=PROGRAM
+    )
     return store
 
 
@@ -299,7 +302,7 @@ async def open_runtime(settings: Settings, *, via: str = "cli", accept_loss: boo
     try:
         async with await _open_log(settings, home, clock, accept_loss) as store:
             intake = Intake(store, store, clock, system_entropy, local_caller(via), worker.boot_id)
-            runtime = Runtime(settings, home, store, worker, intake)
+            runtime = Runtime(settings, home, store, replace(worker, place=store.place_id), intake)
             try:
                 yield runtime
             finally:

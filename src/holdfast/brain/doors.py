@@ -104,6 +104,7 @@ class Worker:
     boot_id: str
     pid: int
     program: str
+    place: str = ""
 
 
 def uptime(clock: Clock, boot_id: str) -> Uptime:

@@ -142,6 +142,7 @@ def _shift_started(doors: Doors) -> Draft:
         prompt_digests=doors.prompt_digests,
         booted_us=doors.clock.now_us() - up_us,
         up_us=up_us,
+        place=worker.place,
     )
     return Draft(new_event_id(doors.clock.now_us(), doors.entropy), "brain", fact)
 

@@ -20,7 +20,8 @@ class ShiftStarted(Fact, frozen=True, tag="shift.started"):
 
     `booted_us` is the wall time of the boot `boot_id`: now minus the uptime. It differs between two events of one boot
     when the wall clock was set; 0 when unknown. `up_us` is that uptime, 0 in logs before schema 6: with the time of the
-    event it shows whether the clock was set between the reading and the append.
+    event it shows whether the clock was set between the reading and the append. `place` is the worker's home, where
+    several share a log; empty where there is one.
     """
 
     worker_id: str
@@ -32,6 +33,7 @@ class ShiftStarted(Fact, frozen=True, tag="shift.started"):
     prompt_digests: dict[str, str] = {}
     booted_us: int = 0
     up_us: int = 0
+    place: str = ""
 
 
 class ClockSet(Fact, frozen=True, tag="clock.set"):

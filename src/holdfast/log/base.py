@@ -8,7 +8,7 @@ events alone and can be rebuilt from them (S20) by `holdfast.session` (`rows`, `
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -130,6 +130,23 @@ class Snapshots(Protocol):
     async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
         """Return the saved snapshot if it has this fold digest and the hash of the stored event."""
         ...
+
+
+class WorkerRow(NamedTuple):
+    """A worker that lives, on whichever machine.
+
+    `place` is its home's id, `vocabulary` the newest schema of events that it knows, `capacity` how many sessions it
+    runs at a time, 0 for a command, `holds` how many it has, and `beat_us` the age of its latest beat.
+    """
+
+    worker_id: str
+    place: str
+    host: str
+    program: str
+    vocabulary: int
+    capacity: int
+    holds: int
+    beat_us: int
 
 
 class Leases(Protocol):

@@ -10,6 +10,7 @@ import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -19,7 +20,7 @@ from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime, postgres
 from holdfast.app.exits import machine_trouble
-from holdfast.app.home import open_home, workers
+from holdfast.app.home import Home, open_home, workers
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.values import postgres_address
 from holdfast.clock import SystemClock
@@ -236,7 +237,10 @@ def migrate_arguments(parser: argparse.ArgumentParser) -> None:
         help="Copy the log at URL to this address, and verify it there: from sqlite:///PATH to PostgreSQL, or back",
     )
     parser.add_argument(
-        "--take-over", action="store_true", help="Continue the log in this home: the machine of its own home is lost"
+        "--take-over", action="store_true", help="Move the sessions of a home whose machine is lost to this home"
+    )
+    parser.add_argument(
+        "--lost", metavar="PLACE", default="", help="With --take-over: that home, if several have no worker"
     )
     parser.add_argument("--json", action="store_true", help="Print JSON")
 
@@ -268,22 +272,26 @@ async def migrate_run(call: Call) -> int:
 
 
 async def _take_over(call: Call, address: str, place: str) -> int:
-    """Make the home of this command the one that a log in PostgreSQL belongs to."""
-    home, tables = open_home(Path(call.settings.home)), postgres("migrate")
-    here = tables.place_id_in(home.workers, system_entropy)
-    before = await anyio.to_thread.run_sync(partial(tables.take_over, address, here))
+    """Move the sessions of a home that is lost to the home of this command."""
+    here = _place(open_home(Path(call.settings.home))).place_id
+    work = partial(postgres("migrate").take_over, address, here, call.args.lost)
+    lost, trees = await anyio.to_thread.run_sync(work)
     if call.json:
-        call.emit({"database": place, "from": before, "to": here})
-    elif not before:
-        call.say(f"{place} belongs to this home already; nothing to do")
+        call.emit({"database": place, "from": lost, "to": here, "trees": trees})
+    elif not trees:
+        call.say(f"{place}: no other home without a worker has sessions; nothing to do")
     else:
-        call.say(f"{place} belongs to this home now, and no more to {before}")
+        call.say(f"{counted(trees, 'session')} of {lost} belong to this home now, with all below them")
         call.note(
             "Sessions continue with the next worker. Commands that ran on the lost machine have an unknown outcome."
         )
         if not call.settings.objects:
             call.note("Their workspaces are lost with it: no object store is set (docs/lost-machines.md).")
     return 0
+
+
+def _place(home: Home) -> Any:
+    return postgres("places").Place.of(home.workers, system_entropy)
 
 
 async def _copy(call: Call) -> int:
@@ -306,7 +314,8 @@ async def _copy(call: Call) -> int:
             copied = await anyio.to_thread.run_sync(copying.to_file, source, file, draft)
             to = replace(to, db=f"sqlite:///{draft}")
         else:
-            copied = await anyio.to_thread.run_sync(copying.to_postgres, file, target, partial(is_live, home.workers))
+            work = partial(copying.to_postgres, file, target, _place(home), partial(is_live, home.workers))
+            copied = await anyio.to_thread.run_sync(work)
         async with open_runtime(to) as runtime:
             findings = (await verify(runtime.store)).findings
         if findings and target:

@@ -95,6 +95,7 @@ async def serve_sessions(
     """Run due sessions until cancelled; they are then released at once and stay runnable. `also` runs beside it."""
     keeps = retention(call.settings)
     await sweep(runtime)
+    await runtime.store.enroll(runtime.worker.worker_id, limit)
     channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
     database = database_path(call.settings)
     index = SearchIndex(search_path(database))

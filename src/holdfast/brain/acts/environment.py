@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -24,7 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.facts.hands import EgressSeen, EnvironmentRecorded, HandsRestored, Step
 from holdfast.facts.model import AgentToolUse
-from holdfast.facts.session import Environment, Service, SessionCreated, Workspace
+from holdfast.facts.session import Environment, Service, SessionCreated, Workspace, travels
 from holdfast.facts.tool import ToolDispatched
 from holdfast.hands.base import Carrying, Hands, HandsSpec, Layer
 from holdfast.hands.user import choose_user, make_ready
@@ -191,15 +193,51 @@ async def provision(shift: Shift, spec: HandsSpec) -> tuple[Hands, HandsRestored
     Raises `WorkspaceGone` if neither its folder nor a usable snapshot exists.
     """
     continues = shift.state.workspace_with
+    if not continues and await _moved_here(shift, spec.workspace):
+        hands = await shift.doors.hands.provision(spec, shift.fence)
+        return hands, await _told(shift, hands.identity.hands_id)
     try:
         return await shift.doors.hands.provision(msgspec.structs.replace(spec, continues=continues), shift.fence), None
     except WorkspaceGone:
         hands = await shift.doors.hands.provision(spec, shift.fence)
     except UsageError:
+        if _begun(shift, spec.workspace):
+            return await shift.doors.hands.provision(spec, shift.fence), None
         if not await _put_back(shift, spec.workspace):
             raise
         hands = await shift.doors.hands.provision(spec, shift.fence)
     return hands, await _told(shift, hands.identity.hands_id)
+
+
+async def _moved_here(shift: Shift, workspace: Workspace) -> bool:
+    """Restore the workspace if the session worked at another place since: a folder that was left here is not it."""
+    state, folder = shift.state, Path(workspace.path)
+    if state.work_home in ("", shift.doors.worker.place) or not workspace.disposable or not state.snapshot:
+        return False
+    await anyio.to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+    return await _put_back(shift, workspace)
+
+
+def _begun(shift: Shift, workspace: Workspace) -> bool:
+    """Make the empty workspace of a session that another place opened and none worked on. False if it is another one."""
+    state, folder = shift.state, Path(workspace.path)
+    untouched = not (state.mutated_seq or state.snapshot) and state.created is not None and travels(state.created)
+    if not untouched or not shift.doors.worker.place or folder.exists():
+        return False
+    _make(workspace)
+    return True
+
+
+def _make(workspace: Workspace) -> None:
+    """Make the folder of a workspace."""
+    try:
+        Path(workspace.path).mkdir(mode=0o755)
+        make_ready(workspace, choose_user(workspace))
+    except OSError as error:
+        raise CannotRunSafely(
+            f"the workspace {workspace.path} cannot be made again: {error.strerror}; nothing was started: on another "
+            "machine, use the same path for the home as before"
+        ) from error
 
 
 async def _put_back(shift: Shift, workspace: Workspace) -> bool:
@@ -215,15 +253,8 @@ async def _put_back(shift: Shift, workspace: Workspace) -> bool:
             f"the workspace {folder} is not there any more, and the work was only there; nothing was started: put it "
             f"back as it was, or fork the session from a snapshot (`holdfast fork {state.session_id}`)"
         )
-    try:
-        folder.mkdir(mode=0o755)
-        user = choose_user(workspace)
-        make_ready(workspace, user)
-    except OSError as error:
-        raise CannotRunSafely(
-            f"the workspace {folder} cannot be made again: {error.strerror}; nothing was started: on another machine, "
-            "use the same path for the home as before"
-        ) from error
+    _make(workspace)
+    user = choose_user(workspace)
     await shift.doors.shelf.restore(state.snapshot, folder, user=Owner(user.uid, user.gid))
     return True
 

@@ -23,6 +23,7 @@ from holdfast.log.base import Snapshot
 from holdfast.log.chain import BLOB_OVER
 from holdfast.log.postgres.connect import Connection, PostgresDatabase, end, is_lost
 from holdfast.log.postgres.patience import Patience
+from holdfast.log.postgres.places import Place
 from holdfast.log.sql.tables import SqlView, account_row, number, row_values, session_row, snapshot_values, write
 from holdfast.log.sql.threads import ConnectionThread
 from holdfast.log.transaction import Sealed, Transaction
@@ -101,7 +102,11 @@ class Writer:
     derived from its events, so it is the same if its head and the hash of that are.
     """
 
-    def __init__(self, threads: ConnectionThread[Connection], patience: Patience) -> None:
+    def __init__(
+        self, threads: ConnectionThread[Connection], patience: Patience, place: Place, is_wary: Callable[[], bool]
+    ) -> None:
+        self._place = place
+        self._is_wary = is_wary
         self._threads = threads
         self._patience = patience
         self._clock = SystemClock()
@@ -228,6 +233,7 @@ class Writer:
             transaction = Transaction(view, now_us)
             result = work(transaction)
             if transaction.sealed:
+                self._place.write(db, transaction, wary=self._is_wary())
                 done = _Unanswered(transaction.sealed[-1], result, transaction.rows)
                 with db.pipeline():
                     write(db, transaction)

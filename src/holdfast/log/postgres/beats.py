@@ -16,6 +16,7 @@ import psycopg
 from holdfast.clock import boot_s
 from holdfast.errors import LogUnavailable
 from holdfast.log.postgres.connect import Connection, PostgresDatabase
+from holdfast.log.postgres.places import Place
 from holdfast.log.sql.threads import Soon
 
 TTL_S = 8.0
@@ -28,12 +29,12 @@ class Beats:
     It beats only while the event loop answers: a brain that hangs must not look alive.
     """
 
-    def __init__(self, connect: Callable[[], Connection], place: str, ttl_s: float = TTL_S) -> None:
+    def __init__(self, connect: Callable[[], Connection], place: Place, ttl_s: float = TTL_S) -> None:
         self.ttl_s = ttl_s
         self._connect = connect
         self._place = place
-        self._names: list[str] = []
-        self._beaten_names: list[str] = []
+        self._limits: dict[str, int] = {}
+        self._beaten: dict[str, int] = {}
         self._sent_s = 0.0
         self._wary_until_s = 0.0
         self._looped_s = 0.0
@@ -41,39 +42,41 @@ class Beats:
         """Error of the last beat, if it failed."""
         self._soon: Soon | None = None
         self._stop = threading.Event()
-        self._beaten = threading.Condition()
+        self._told = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def is_fresh(self) -> bool:
         """Return True while no worker elsewhere can take a session of these workers."""
-        return self._beaten_names == self._names and boot_s() < self._sent_s + 0.75 * self.ttl_s
+        return self._beaten == self._limits and boot_s() < self._sent_s + 0.75 * self.ttl_s
 
     def is_wary(self) -> bool:
         """Return True while other workers may live although their rows are old: this process lost the database for so
         long that they may have lost it too, and are about to beat again."""
         return boot_s() < self._wary_until_s
 
-    def enroll(self, worker_id: str, soon: Soon) -> None:
-        """Begin to beat for a worker. `soon` reaches the event loop that it works in."""
-        with self._beaten:
+    def enroll(self, worker_id: str, soon: Soon, limit: int | None = None) -> None:
+        """Begin to beat for a worker. `soon` reaches the event loop that it works in.
+
+        `limit` is how many sessions it runs at a time, 0 for a command; None leaves it as it is.
+        """
+        with self._told:
             self._soon, self._looped_s = soon, boot_s()
-            if worker_id not in self._names:
-                self._names.append(worker_id)
+            self._limits[worker_id] = self._limits.get(worker_id, 0) if limit is None else limit
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="holdfast-log-beat", daemon=True)
                 self._thread.start()
-            self._beaten.notify_all()
+            self._told.notify_all()
 
     def wait(self) -> None:
         """Block until the workers' rows are fresh, or until the next beat failed."""
-        with self._beaten:
-            self._beaten.wait_for(lambda: self._stop.is_set() or self.is_fresh(), timeout=self.ttl_s / 4)
+        with self._told:
+            self._told.wait_for(lambda: self._stop.is_set() or self.is_fresh(), timeout=self.ttl_s / 4)
 
     def close(self) -> None:
         """End the thread and delete the rows. Safe to repeat."""
-        with self._beaten:
+        with self._told:
             self._stop.set()
-            self._beaten.notify_all()
+            self._told.notify_all()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -95,17 +98,17 @@ class Beats:
             with suppress(RuntimeError):  # the loop has ended, and this worker ends one lifetime later
                 if self._soon is not None:
                     self._soon(looped)
-            with self._beaten:
+            with self._told:
                 self.trouble = trouble
-                self._beaten.notify_all()
+                self._told.notify_all()
                 # A worker that is new, or the end, does not wait.
-                self._beaten.wait_for(
-                    lambda: self._stop.is_set() or (self._beaten_names != self._names and self.trouble is None),
+                self._told.wait_for(
+                    lambda: self._stop.is_set() or (self._beaten != self._limits and self.trouble is None),
                     timeout=self.ttl_s / 4,
                 )
         if connection is not None:
             with suppress(psycopg.Error):
-                PostgresDatabase(connection).run("leave", {"names": self._names})
+                PostgresDatabase(connection).run("leave", {"names": list(self._limits)})
             _close(connection)
 
     def _open(self) -> Connection:
@@ -119,17 +122,13 @@ class Beats:
         return connection
 
     def _beat(self, connection: Connection) -> None:
-        sent_s, names = boot_s(), list(self._names)
-        beaten = PostgresDatabase(connection).run("beat", {"names": names, "place": self._place, "ttl_s": self.ttl_s})
-        if names and not beaten.rowcount:
-            raise LogUnavailable(
-                "another home took this log over (`holdfast migrate --take-over`); nothing was written: end this "
-                "process, and use that home"
-            )
-        with self._beaten:
-            if self._beaten_names and sent_s > self._sent_s + self.ttl_s:
+        sent_s, limits = boot_s(), dict(self._limits)
+        values = self._place.beat(list(limits), list(limits.values()), self.ttl_s)
+        PostgresDatabase(connection).run("beat", values)
+        with self._told:
+            if self._beaten and sent_s > self._sent_s + self.ttl_s:
                 self._wary_until_s = boot_s() + self.ttl_s
-            self._sent_s, self._beaten_names = sent_s, names
+            self._sent_s, self._beaten = sent_s, limits
 
 
 def _close(connection: Connection | None) -> None:

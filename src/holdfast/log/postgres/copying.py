@@ -20,6 +20,7 @@ import psycopg
 from holdfast.errors import LogUnavailable, UsageError
 from holdfast.log.postgres.connect import FOLDER, Connection, PostgresDatabase, connect, place_of, translated
 from holdfast.log.postgres.migrate import check, migrate
+from holdfast.log.postgres.places import Place
 from holdfast.log.sql.statements import schema
 from holdfast.log.sqlite.connect import connect as connect_file
 from holdfast.log.sqlite.connect import prepare_file, sentences
@@ -44,10 +45,11 @@ class Copied(msgspec.Struct, frozen=True):
     events: int
 
 
-def to_postgres(file: Path, address: str, is_live: IsLive, folder: str = FOLDER) -> Copied:
+def to_postgres(file: Path, address: str, at: Place, is_live: IsLive, folder: str = FOLDER) -> Copied:
     """Copy the log in a file into tables that have no session yet; they are created if needed.
 
-    `is_live` tells whether a worker of that name lives. Raises `UsageError` for a wrong source or target,
+    All sessions are at the place `at`. `is_live` tells whether a worker of that name lives. Raises `UsageError` for a
+    wrong source or target,
     `LogUnavailable` while a worker holds a session, and what opening either log raises.
     """
     if not file.is_file():
@@ -73,6 +75,7 @@ def to_postgres(file: Path, address: str, is_live: IsLive, folder: str = FOLDER)
                         found = ((*row, number) for number, row in enumerate(rows, start=1))
                     into = f"insert into {table} ({', '.join(names)}) values ({', '.join(['%s'] * len(names))})"
                     counts[table] = _in_chunks(found, partial(target.cursor().executemany, into))
+                PostgresDatabase(target).run("settle", {"place": at.place_id})
             return Copied(counts["sessions"], counts["events"])
     except psycopg.Error as error:
         raise translated(error, place) from error
@@ -86,7 +89,7 @@ def to_file(address: str, file: Path, draft: Path, folder: str = FOLDER) -> Copi
     """
     if os.path.lexists(file):
         raise UsageError(f"{file} exists; nothing was copied: name a new file")
-    check(address, "", folder)
+    check(address, folder=folder)
     prepare_file(draft, _BUSY_TIMEOUT_S)
     try:
         with closing(connect_file(draft, _BUSY_TIMEOUT_S)) as target, connect(address, folder) as source:
@@ -105,7 +108,7 @@ def to_file(address: str, file: Path, draft: Path, folder: str = FOLDER) -> Copi
 def empty(address: str, folder: str = FOLDER) -> None:
     """Remove a copy from its tables."""
     with connect(address, folder) as connection:
-        connection.execute(f"truncate {', '.join(TABLES)}")
+        connection.execute(f"truncate trees, {', '.join(TABLES)}")
 
 
 def _from(source: Connection, table: str, target: sqlite3.Connection) -> int:

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from itertools import chain
 
 import psycopg
 from psycopg.sql import SQL as Statement
 from psycopg.sql import Identifier
 
 from holdfast.errors import LogUnavailable, SchemaTooNew
-from holdfast.ids import Entropy
 from holdfast.log.postgres.connect import FOLDER, Connection, PostgresDatabase, connect, place_of, translated
-from holdfast.log.sql.statements import SCHEMA_VERSION, schema
+from holdfast.log.postgres.places import Place
+from holdfast.log.sql.statements import schema
 
+TABLES = 7
+"""Version of the tables in PostgreSQL. Up to 6 it was that of the tables in a file."""
+
+_SCHEMA = ("schema.sql", "postgres_schema.sql")
+_MIGRATIONS = {6: "postgres_from_6.sql"}
 _OLDEST_SERVER = 130_000
 _MIGRATE = "run `holdfast migrate` with its address"
 
 
-def check(address: str, place_id: str, folder: str = FOLDER) -> None:
-    """Raise `LogUnavailable` or `SchemaTooNew` unless the log there can be used from this place. Nothing is written,
-    except for the id of the first place. Without `place_id`, any place will do.
+def check(address: str, at: Place | None = None, folder: str = FOLDER) -> None:
+    """Raise `LogUnavailable` or `SchemaTooNew` unless the log there can be used, from this place if given.
+
+    Nothing is written.
     """
     place = place_of(address)
     try:
         with connect(address, folder) as connection:
             _check_server(connection, place, holds_tables=True)
             version = _version(connection)
-            if version > SCHEMA_VERSION:
+            if version > TABLES:
                 raise _too_new(place, version)
-            if version < SCHEMA_VERSION:
+            if version < TABLES:
                 raise LogUnavailable(
-                    f"{place} has tables of version {version}, this Holdfast needs {SCHEMA_VERSION}; nothing was "
+                    f"{place} has tables of version {version}, this Holdfast needs {TABLES}; nothing was "
                     f"written: {_MIGRATE}"
                 )
             if _is_ahead(connection):
@@ -38,8 +44,8 @@ def check(address: str, place_id: str, folder: str = FOLDER) -> None:
                     f"the tables in {place} were copied from another server, and their order does not continue on this "
                     f"one; nothing was written: {_MIGRATE}"
                 )
-            if place_id:
-                _check_place(connection, place, place_id)
+            if at is not None:
+                _check_seat(connection, at)
     except psycopg.Error as error:
         raise translated(error, place) from error
 
@@ -57,62 +63,53 @@ def migrate(address: str, folder: str = FOLDER) -> tuple[int, int]:
             connection.execute("select pg_advisory_xact_lock(hashtextextended('holdfast migrate', 2))")
             connection.execute(Statement("create schema if not exists {}").format(Identifier(folder)))
             before = _version(connection) if _check_server(connection, place, holds_tables=False) else 0
-            if before > SCHEMA_VERSION:
+            if before > TABLES:
                 raise _too_new(place, before)
-            if not before:
-                for statement in (*schema(), *schema("postgres_schema.sql")):
-                    # Bytes decide the order of text, as in SQLite, and not the language of the server.
-                    connection.execute(statement.replace(" text", ' text collate "C"'))
-                values = {"version": str(SCHEMA_VERSION)}
-                PostgresDatabase(connection).run("set_schema_version", values)
-            elif _is_ahead(connection):
+            files = [_MIGRATIONS[version] for version in range(before, TABLES)] if before else _SCHEMA
+            for statement in chain.from_iterable(schema(file) for file in files):
+                # Bytes decide the order of text, as in SQLite, and not the language of the server.
+                connection.execute(statement.replace(" text", ' text collate "C"'))
+            PostgresDatabase(connection).run("set_schema_version", {"version": str(TABLES)})
+            if before and _is_ahead(connection):
                 connection.execute("drop index events_by_position")
                 PostgresDatabase(connection).run("renumber")
                 connection.execute("create unique index events_by_position on events (position)")
             connection.execute("commit")
-            return before, SCHEMA_VERSION
+            return before, TABLES
     except psycopg.Error as error:
         raise translated(error, place) from error
 
 
-def take_over(address: str, place_id: str, folder: str = FOLDER) -> str:
-    """Make this place the one that the log belongs to, in place of one that is lost. Returns the id of that one.
+def take_over(address: str, place_id: str, former: str = "", folder: str = FOLDER) -> tuple[str, int]:
+    """Make this place that of all sessions of a former one, which is lost. Returns the id of that, and their trees.
 
-    From then on no process there takes a session or opens the log. Raises `LogUnavailable` while a worker there lives,
-    or may live. Returns an empty text where the log is this place's already.
+    Without `former`, it is the only other place that has sessions and no worker that lives; without any, the id is
+    empty. Raises `LogUnavailable` while a worker there lives or may live, and if there are several.
     """
     place = place_of(address)
-    check(address, "", folder)
+    check(address, folder=folder)
     try:
         with connect(address, folder) as connection, connection.transaction():
             db = PostgresDatabase(connection)
             connection.execute("select pg_advisory_xact_lock(hashtextextended('holdfast migrate', 2))")
-            connection.execute("lock table workers in share mode")  # a beat that is on its way waits, and is refused
-            owner = _owner(db, place_id)
-            if owner == place_id:
-                return ""
-            ((living,),) = db.run("living_at", {"place": owner})
+            connection.execute("lock table workers in share mode")  # a beat that is on its way waits
+            lost = dict(db.run("lost_places", {"place": place_id}).fetchall())
+            if not former and len(lost) > 1:
+                raise LogUnavailable(
+                    f"{place} has sessions of several homes without a worker ({', '.join(lost)}); nothing was changed: "
+                    f"name the one that is lost, such as --take-over --lost {min(lost)}"
+                )
+            former = former or next(iter(lost), "")
+            ((living,),) = db.run("living_at", {"place": former})
             if living:
                 raise LogUnavailable(
-                    f"a worker of the home that {place} belongs to ({owner}) lives, or lived some seconds ago; nothing "
-                    "was changed: stop it, or wait a moment if its machine is lost, and try again"
+                    f"a worker of the home {former} lives, or lived some seconds ago; nothing was changed: stop it, or "
+                    "wait a moment if its machine is lost, and try again"
                 )
-            db.run("move_place", {"place": place_id})
-            return owner
+            moved = db.run("move_trees", {"place": place_id, "former": former}).rowcount if former else 0
+            return former, moved
     except psycopg.Error as error:
         raise translated(error, place) from error
-
-
-def place_id_in(workers: Path, entropy: Entropy) -> str:
-    """Return the id of this place: a random one, kept beside the workers' lock files."""
-    path = workers / "place"
-    workers.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(f"plc_{entropy(16).hex()}")
-    except FileExistsError:
-        pass
-    return path.read_text(encoding="utf-8")
 
 
 def _check_server(connection: Connection, place: str, *, holds_tables: bool) -> bool:
@@ -150,25 +147,19 @@ def _is_ahead(connection: Connection) -> bool:
     return bool(ahead)
 
 
-def _check_place(connection: Connection, place: str, place_id: str) -> None:
-    """Refuse another place: a brain there would give up the hands of this one while they still run."""
-    owner = _owner(PostgresDatabase(connection), place_id)
-    if owner != place_id:
+def _check_seat(connection: Connection, at: Place) -> None:
+    """Refuse a home that is a copy of another one: workers of both would take each other for dead."""
+    other = PostgresDatabase(connection).run("others_at", {"place": at.place_id, "seat": at.seat}).fetchone()
+    if other is not None:
         raise LogUnavailable(
-            f"{place} is the log of another home ({owner}), and a database serves one home; nothing was written: use "
-            "that home or another database, or if its machine is lost: holdfast migrate --take-over"
+            f"worker {other[0]} on {other[1]} runs, or ran some seconds ago, for a home with the id of this one "
+            f"({at.place_id}), so one is its copy; nothing was written: stop it, or remove the file `workers/place` of "
+            "this home to make it another one"
         )
-
-
-def _owner(db: PostgresDatabase, place_id: str) -> str:
-    """Return the id of the place that a log belongs to: of this one if it is the first."""
-    db.run("claim_place", {"place": place_id})
-    ((owner,),) = db.run("place")
-    return str(owner)
 
 
 def _too_new(place: str, version: int) -> SchemaTooNew:
     return SchemaTooNew(
-        f"{place} has tables of version {version}, this Holdfast supports {SCHEMA_VERSION}; nothing was written: "
+        f"{place} has tables of version {version}, this Holdfast supports {TABLES}; nothing was written: "
         "upgrade Holdfast and try again"
     )

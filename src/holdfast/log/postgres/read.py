@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from holdfast.log.base import WorkerRow
 from holdfast.log.chain import StoredEvent
 from holdfast.log.postgres.connect import Connection, PostgresDatabase, end
 from holdfast.log.sql.read import FILTERS, Reader
@@ -18,7 +19,7 @@ _PAGE = 1_000
 class PostgresReader(Reader):
     """A reader on one connection, for one verb."""
 
-    __slots__ = ("_connection", "_inside")
+    __slots__ = ("_connection", "_inside", "database")
 
     filters: ClassVar = FILTERS | {
         "ids": f"session_id in (select value from {_EACH.format('ids')})",
@@ -29,7 +30,8 @@ class PostgresReader(Reader):
     }
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(PostgresDatabase(connection))
+        self.database = PostgresDatabase(connection)
+        super().__init__(self.database)
         self._connection = connection
         self._inside = False
 
@@ -41,8 +43,12 @@ class PostgresReader(Reader):
             after = page[-1][0]
 
     def living(self, names: list[str], *, wary: bool) -> dict[str, str]:
-        """Return those of the workers whose beats are young, with their places; with `wary`, all that have a row."""
+        """Return those of the workers whose beats are young, with their seats; with `wary`, all that have a row."""
         return dict(self._rows("living", names=names, wary=wary).fetchall())
+
+    def fleet(self) -> list[WorkerRow]:
+        """Return the workers whose beats are young."""
+        return [WorkerRow(*row) for row in self._rows("fleet")]
 
     @contextmanager
     def _consistent(self) -> Iterator[None]:

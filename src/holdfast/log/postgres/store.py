@@ -18,18 +18,20 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft
 from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import Entropy, system_entropy
-from holdfast.log.base import Lease, Snapshot
+from holdfast.log.base import Lease, Snapshot, WorkerRow
 from holdfast.log.postgres.append import Writer
 from holdfast.log.postgres.beats import TTL_S, Beats
 from holdfast.log.postgres.connect import FOLDER, Connection, connect, is_lost, place_of, translated
-from holdfast.log.postgres.migrate import check, place_id_in
+from holdfast.log.postgres.migrate import check
 from holdfast.log.postgres.patience import PATIENCE_S, Patience
+from holdfast.log.postgres.places import Place
 from holdfast.log.postgres.read import PostgresReader, TableProbe
 from holdfast.log.sql.store import SqlStore
 from holdfast.log.sql.threads import ConnectionThread, Watch, soon_here
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Look
 from holdfast.log.worker_locks import is_live
+from holdfast.session.rows import Uptime
 
 T = TypeVar("T")
 
@@ -54,11 +56,11 @@ class PostgresStore(SqlStore[PostgresReader]):
         entropy: Entropy,
         folder: str,
         patience_s: float,
-        place: str,
+        place: Place,
         ttl_s: float,
     ) -> None:
         self._connect = partial(connect, address, folder)
-        self._place = place
+        self._at, self.place_id = place, place.place_id
         self._beats = Beats(self._connect, place, ttl_s)
         super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S))
         self._writing = ConnectionThread("holdfast-log-write", self._connect, _WRITERS)
@@ -66,7 +68,7 @@ class PostgresStore(SqlStore[PostgresReader]):
         self._shown, self._patience_s = place_of(address), patience_s
         self._patience = partial(Patience, self._shown, patience_s=patience_s)
         self._writes, self._reads = self._patience(threads=self._writing), self._patience(threads=self._reading)
-        self._writer = Writer(self._writing, self._writes)
+        self._writer = Writer(self._writing, self._writes, place, self._beats.is_wary)
 
     @classmethod
     async def open(
@@ -79,16 +81,18 @@ class PostgresStore(SqlStore[PostgresReader]):
         folder: str = FOLDER,
         patience_s: float = PATIENCE_S,
         ttl_s: float = TTL_S,
+        keeps: bool = False,
+        program: str = "",
     ) -> Self:
         """Open the log at an address that libpq understands. `workers` is the folder of the workers' lock files.
 
         The tables must exist: `holdfast migrate` makes them. A database that goes away is retried for `patience_s`, and
-        a worker that is silent for `ttl_s` counts as dead. Raises `LogUnavailable` or `SchemaTooNew`; then nothing was
-        written.
+        a worker that is silent for `ttl_s` counts as dead. `keeps` and `program` are those of its place. Raises
+        `LogUnavailable` or `SchemaTooNew`; then nothing was written.
         """
 
-        def look() -> str:
-            place = place_id_in(workers, entropy)
+        def look() -> Place:
+            place = Place.of(workers, entropy, keeps=keeps, program=program)
             check(address, place, folder)
             return place
 
@@ -110,6 +114,26 @@ class PostgresStore(SqlStore[PostgresReader]):
             self._beats.enroll(draft.fact.worker_id, soon_here())
             await self._until_fresh()
         return await super().acquire(session_id, draft, steal=steal, head=head)
+
+    async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
+        """Return due sessions that this place can run. See `Index.due`."""
+        due = await super().due(now_us, up)
+        wary = self._beats.is_wary()
+
+        def look(reader: PostgresReader) -> set[str]:
+            return self._at.elsewhere(reader.database, due, wary=wary)
+
+        left = await self._read(look) if due else set()
+        return [session_id for session_id in due if session_id not in left]
+
+    async def enroll(self, worker_id: str, limit: int) -> None:
+        """Tell other processes that this worker runs up to `limit` sessions at a time."""
+        self._beats.enroll(worker_id, soon_here(), limit)
+        await self._until_fresh()
+
+    async def fleet(self) -> list[WorkerRow]:
+        """Return the workers of all homes that share the log."""
+        return await self._read(lambda reader: reader.fleet())
 
     async def confirm(self, lease: Lease) -> None:
         """See `Leases.confirm`. It looks at the lease only after a time without acknowledged beats."""
@@ -136,7 +160,7 @@ class PostgresStore(SqlStore[PostgresReader]):
         names = sorted(set(workers) - {""})
         reader = reader or PostgresReader(self._writing.connection())
         found = reader.living(names, wary=self._beats.is_wary()) if names else {}
-        return {name for name, place in found.items() if place != self._place or is_live(self._workers, name)}
+        return {name for name, seat in found.items() if seat != self._at.seat or is_live(self._workers, name)}
 
     async def save(self, snapshot: Snapshot) -> None:
         await self._writing.run(lambda: self._writer.save(snapshot))

@@ -79,27 +79,11 @@ where position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20;
 select pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20,
     array(select position from events where position >= :floor order by position);
 
--- name: claim_place
-insert into meta (name, value) values ('place', :place) on conflict (name) do nothing;
-
--- name: place
-select value from meta where name = 'place';
-
 -- name: beat
-insert into workers (worker_id, place, beat_at, ttl_s)
-select name, :place, clock_timestamp(), cast(:ttl_s as double precision)
-from unnest(cast(:names as text[])) as each(name)
-where not exists (select 1 from meta where meta.name = 'place' and value <> :place)
-on conflict (worker_id) do update set place = excluded.place, beat_at = excluded.beat_at, ttl_s = excluded.ttl_s;
-
--- name: living_at
--- How many workers of a place may live; see `living`.
-select count(*) from workers
-where place = :place
-    and clock_timestamp() < greatest(beat_at, pg_postmaster_start_time()) + ttl_s * interval '1 second';
-
--- name: move_place
-update meta set value = :place where name = 'place';
+insert into workers (worker_id, place, seat, host, program, vocabulary, capacity, beat_at, ttl_s)
+select name, :place, :seat, :host, :program, :vocabulary, capacity, clock_timestamp(), cast(:ttl_s as double precision)
+from unnest(cast(:names as text[]), cast(:limits as bigint[])) as each(name, capacity)
+on conflict (worker_id) do update set capacity = excluded.capacity, beat_at = excluded.beat_at, ttl_s = excluded.ttl_s;
 
 -- name: leave
 delete from workers where worker_id = any(cast(:names as text[]));
@@ -109,8 +93,63 @@ delete from workers where worker_id = any(cast(:names as text[]));
 delete from workers where beat_at < clock_timestamp() - interval '1 hour';
 
 -- name: living
--- Those of the workers that may live, with their places. For one lifetime after a start of the database, no worker
--- counts as dead: none could beat while it was away. With `wary`, a worker lives that has a row at all.
-select worker_id, place from workers
-where worker_id = any(cast(:names as text[]))
-    and (:wary or clock_timestamp() < greatest(beat_at, pg_postmaster_start_time()) + ttl_s * interval '1 second');
+-- Those of the workers that may live, with their seats. With `wary`, a worker lives that has a row at all.
+select worker_id, seat from workers
+where worker_id = any(cast(:names as text[])) and (:wary or worker_id in (select worker_id from living));
+
+-- name: others_at
+-- A worker that lives at a place, but on another seat.
+select worker_id, host from living where place = :place and seat <> :seat limit 1;
+
+-- name: fleet
+-- All workers that live, with the number of sessions that each holds.
+select worker_id, place, host, program, vocabulary, capacity,
+    (select count(*) from sessions where holder = worker_id),
+    (extract(epoch from clock_timestamp() - beat_at) * 1000000)::bigint
+from living order by place, worker_id;
+
+-- name: elsewhere
+-- Those of the sessions that a place cannot run: their tree is at another place that it cannot leave, or where a worker
+-- lives; or they have events that this program does not know.
+select session_id from unnest(cast(:names as text[])) as each(wanted) join sessions on session_id = wanted
+    left join trees using (root)
+where vocabulary > :vocabulary or place not in ('', :place) and (
+    not (travels and keeps) or exists (select 1 from workers where workers.place = trees.place and
+        (:wary or worker_id in (select worker_id from living))));
+
+-- name: open_tree
+insert into trees (root, place, travels, keeps) values (:root, :place, :travels, false)
+on conflict (root) do update set travels = trees.travels and excluded.travels,
+    place = case trees.place when '' then excluded.place else trees.place end;
+
+-- name: take_tree
+-- Makes a place that of a tree. No row comes back if it cannot be; see `elsewhere`.
+insert into trees (root, place, travels, keeps) values (:root, :place, false, :keeps)
+on conflict (root) do update set place = excluded.place, keeps = excluded.keeps
+where trees.place in ('', excluded.place) or trees.travels and trees.keeps and not exists (
+    select 1 from workers where workers.place = trees.place and (:wary or worker_id in (select worker_id from living)))
+returning 1;
+
+-- name: tree
+-- The place of a tree, and a worker that lives there.
+select trees.place, coalesce(host, ''), coalesce(worker_id, '')
+from trees left join living on living.place = trees.place where root = :root order by capacity desc nulls last limit 1;
+
+-- name: remove_tree
+delete from trees where root = :root;
+
+-- name: settle
+-- Makes a place that of all trees that have none.
+insert into trees (root, place, travels, keeps) select distinct root, :place, false, false from sessions where root <> ''
+on conflict (root) do nothing;
+
+-- name: lost_places
+-- Other places that have trees, and no worker that lives.
+select place, count(*) from trees
+where place not in ('', :place) and place not in (select place from living) group by place order by place;
+
+-- name: living_at
+select count(*) from living where place = :place;
+
+-- name: move_trees
+update trees set place = :place where place = :former;

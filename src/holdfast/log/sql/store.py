@@ -16,7 +16,7 @@ from holdfast.errors import HeadMoved, LogUnavailable, StorageFull
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id
-from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, WorkerRow
 from holdfast.log.chain import the_one
 from holdfast.log.removal import read_gone
 from holdfast.log.sql.read import Reader
@@ -38,6 +38,9 @@ class SqlStore(ABC, Generic[R]):
     `workers` is the folder of the workers' lock files; ids of events that the store makes come from `clock` and
     `entropy`.
     """
+
+    place_id: str = ""
+    """Id of this home, where several can share the log."""
 
     def __init__(self, workers: Path, clock: Clock, entropy: Entropy, watch: Watch) -> None:
         self._workers = workers
@@ -167,6 +170,13 @@ class SqlStore(ABC, Generic[R]):
 
     async def confirm(self, lease: Lease) -> None:
         """See `Leases.confirm`. While this process lives, its leases can only be stolen."""
+
+    async def enroll(self, worker_id: str, limit: int) -> None:
+        """Tell other processes that this worker runs up to `limit` sessions at a time. Here they see its lock."""
+
+    async def fleet(self) -> list[WorkerRow]:
+        """Return the workers of all homes that share the log; empty where only one home can."""
+        return []
 
     async def holders(self) -> dict[str, str]:
         def look(reader: R) -> dict[str, str]:

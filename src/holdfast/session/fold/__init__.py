@@ -153,6 +153,7 @@ def _resume(state: State, fact: UserResume, event: Event) -> None:
 
 def _shift_started(state: State, fact: ShiftStarted, event: Event) -> None:
     state.in_shift, state.ended, state.tries, state.fence = True, None, 0, event.fence
+    state.home_id = fact.place
     fold_clock.stood(state, fact, event)
 
 

@@ -185,7 +185,7 @@ def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
     state.hands = fact
     state.hands_known[fact.hands_id] = fact
     state.workspace_with = ""
-    state.had_hands = True
+    state.had_hands, state.work_home = True, state.home_id
     egress_provisioned(state)
 
 
@@ -276,7 +276,7 @@ CARRIED = frozenset(
 NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
     "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
-    "environment_error workspace_with had_hands host_files uncounted".split()
+    "environment_error workspace_with home_id work_home had_hands host_files uncounted".split()
 )
 """State that a fork resets: running work, reservations and spend, answers of users, and children of the origin."""
 

@@ -244,7 +244,8 @@ class State(msgspec.Struct):
     of a user. `failed_calls` counts failed calls in a row; `breaker` is one that waits for a user. `spend` is the spend
     of each five minutes of the last hour. `mutated_seq` is the latest dispatch that may have changed the workspace,
     `snapshot_seq` the position of its last snapshot, `snapshot` its name, `snapshot_error` why there is no later one.
-    `workspace_with` are lost hands that hold the workspace. `outside` is the egress state. `tenant` is the session's
+    `workspace_with` are lost hands that hold the workspace. `home_id` is the home of the latest shift, `work_home`
+    that of the latest hands, where the workspace is. `outside` is the egress state. `tenant` is the session's
     kind and its own state.
     """
 
@@ -311,6 +312,8 @@ class State(msgspec.Struct):
     snapshot_error: str = ""
     snapshot: str = ""
     workspace_with: str = ""
+    home_id: str = ""
+    work_home: str = ""
     failing: Failing = msgspec.field(default_factory=Failing)
     outside: Outside = msgspec.field(default_factory=Outside)
     tenant: Tenant[State] = msgspec.field(default_factory=Tenant)
