@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.repo.rigs import picture
 from tests.support.databases import free_port, postgres_server
 from tests.support.lost_host import Host
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.real,
@@ -46,3 +48,33 @@ def test_another_machine_continues(postgres: str, holdfast_home: Path, tmp_path:
     assert "all chains and rows verify" in host.holdfast("verify").stdout
     assert host.holdfast("rm", "lost", "--yes").returncode == 0
     assert [path for path in objects.rglob("*") if path.is_file()] == []
+
+
+SEND = ("send", "trip", "Go on.")
+
+
+def test_a_session_goes_from_machine_to_machine_and_back(postgres: str, tmp_path: Path) -> None:
+    """Opened where no worker is, begun elsewhere, continued on a third machine, and then where an old folder is."""
+    home, objects = tmp_path / "home", f"file://{tmp_path / 'objects'}"
+    a, b, c = (Host(home, postgres, PASSWORD, objects, tmp_path / name) for name in "abc")
+    a.holdfast("migrate")
+    calls = ("echo from a > f; ls", "cat f; echo from b > f", "cat f")
+    turns = [
+        turn
+        for call in calls
+        for turn in ({"tool_calls": [{"name": "bash", "input": {"command": call}}]}, {"text": "Done."})
+    ]
+    talk = tmp_path / "talk.json"
+    talk.write_text(json.dumps({"turns": turns}))
+    run = ("run", "Go.", "--scratch", "--model", f"scripted:{talk}", "--session-id", "trip", "--detach")
+    for number, (host, words) in enumerate(((a, run), (b, SEND), (a, SEND)), start=1):
+        with host.worker():
+            until(lambda: '"capacity":8' in c.holdfast("ps", "--workers", "--json").stdout)
+            sent = c.holdfast(*words)
+            assert sent.returncode == 0, sent.stderr
+            until(lambda: len(host.events("trip", "shift.ended")) == number)  # noqa: B023
+    said = [event["content"] for event in c.events("trip", "agent.tool_result")]
+    assert said == ["f\n", "from a\n", "from b\n"]
+    places = [event["place"] for event in c.events("trip", "shift.started")]
+    assert places[0] == places[2] != places[1]
+    assert len(c.events("trip", "hands.restored")) == 2

@@ -18,18 +18,27 @@ from tests.support.waiting import PATIENCE_S, until
 MACHINE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 """What ends with its first process, however they were started. Only root may make one."""
 
+DISK = ("sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "machine")
+"""Run on such a machine, what puts a folder where its home is, for its processes alone."""
+
 
 class Host:
-    """A host with its home at `home`, whose log is at `address` and whose snapshots are at `objects` too."""
+    """A host with its home at `home`, whose log is at `address` and whose snapshots are at `objects` too.
 
-    def __init__(self, home: Path, address: str, password: str, objects: str) -> None:
+    With `disk`, the home is in that folder: several hosts have the same path for it, and other files.
+    """
+
+    def __init__(self, home: Path, address: str, password: str, objects: str, disk: Path | None = None) -> None:
         self.home = home
+        self._machine = (*MACHINE, *((*DISK, str(disk), str(home)) if disk is not None else ()))
+        for folder in (home, disk or home):
+            folder.mkdir(parents=True, exist_ok=True)
         where = {"HOLDFAST_HOME": str(home), "HOLDFAST_DB": address, "HOLDFAST_OBJECTS": objects}
         self.env = {**os.environ, **({"PGPASSWORD": password} if password else {}), **where}
 
     def holdfast(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command."""
-        command = [sys.executable, "-m", "holdfast", *words]
+        command = [*self._machine, sys.executable, "-m", "holdfast", *words]
         return subprocess.run(command, env=self.env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
 
     def events(self, session: str, kind: str) -> list[dict[str, Any]]:
@@ -45,7 +54,7 @@ class Host:
         turns = [{"tool_calls": [{"name": "bash", "input": {"command": command}}]} for command in commands]
         talk.write_text(json.dumps({"turns": [*turns, {"text": "Done."}]}))
         run = ("run", "Work.", "--scratch", "--model", f"scripted:{talk}", "--session-id", session)
-        command = [*MACHINE, sys.executable, "-m", "holdfast", *run]
+        command = [*self._machine, sys.executable, "-m", "holdfast", *run]
         with subprocess.Popen(command, env=self.env, stderr=subprocess.DEVNULL) as machine:
             try:
                 until(lambda: len(self.events(session, "tool.dispatched")) == 2)
@@ -59,13 +68,13 @@ class Host:
 
     @contextmanager
     def worker(self) -> Iterator[subprocess.Popen[bytes]]:
-        """A worker on another machine, with a new home at the same path."""
-        command = [sys.executable, "-m", "holdfast", "worker"]
+        """A worker, whose machine is lost at the end."""
+        command = [*self._machine, sys.executable, "-m", "holdfast", "worker"]
         with subprocess.Popen(command, env=self.env, stderr=subprocess.DEVNULL) as worker:
             try:
                 yield worker
             finally:
-                worker.terminate()
+                worker.kill()
 
     def finish(self, session: str) -> list[dict[str, Any]]:
         """Let a worker on another machine finish a session; returns its restored workspaces."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
 import shutil
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +18,7 @@ from typing import Any
 
 from holdfast import __version__
 from holdfast.app.exits import machine_trouble
-from holdfast.app.home import Home, open_home
+from holdfast.app.home import Home, is_served, open_home, workers
 from holdfast.app.models import find_model, shared_model
 from holdfast.app.providers import Providers, SessionProvider
 from holdfast.app.settings.config import Settings, database_path, environment, local_caller
@@ -29,12 +31,14 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.egress.base import Egress
 from holdfast.environment.store import LayerStore
 from holdfast.errors import CannotRunSafely, HoldfastError, NeedsProgram, UnknownSession
+from holdfast.facts.codec import SCHEMA
 from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
 from holdfast.hands.base import Provider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.kinds import KINDS, LOOP
+from holdfast.log.base import WorkerRow
 from holdfast.log.sql.store import SqlStore
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.worker_locks import Worker as LiveWorker
@@ -74,6 +78,24 @@ class Runtime:
     def up(self) -> Uptime:
         """The uptime of this machine. Waits end by it even if the wall clock is set back."""
         return uptime(SystemClock(), self.worker.boot_id)
+
+    async def is_served(self, session_id: str = "") -> bool:
+        """Return True if a live worker runs that session when it is due; without one, any session of this home."""
+        if self.store.place_id:
+            return await self.store.is_served(session_id)
+        return is_served(self.home, database_path(self.settings))
+
+    async def workers(self) -> list[str]:
+        """The live workers that share the due sessions of this log."""
+        return [row.worker_id for row in await self.fleet() if row.capacity or not row.place]
+
+    async def fleet(self) -> list[WorkerRow]:
+        """The live workers of this log; in a file they tell neither their capacity nor their program."""
+        if self.store.place_id:
+            return await self.store.fleet()
+        held = Counter((await self.store.holders()).values())
+        names = workers(self.home, database_path(self.settings))
+        return [WorkerRow(name, "", platform.node(), "", SCHEMA, 0, held[name], 0) for name in names]
 
     @cached_property
     def outlets(self) -> Mapping[str, Outlet]:

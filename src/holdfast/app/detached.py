@@ -11,7 +11,7 @@ import anyio
 from holdfast.app.call import NIGHT_S, Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
-from holdfast.app.home import is_attended, is_served
+from holdfast.app.home import is_attended
 from holdfast.app.settings.config import database_path
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
@@ -72,7 +72,7 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
         return f"{name} is paused, and goes on with `{call.typed('wake', name)}`"
     if row.status == "cancelled" or is_idle(state, SystemClock().now_us(), runtime.up()):
         return f"{name} has nothing to do now"
-    if is_served(runtime.home, database_path(call.settings)):
+    if await runtime.is_served(session_id):
         return f"a worker serves this home, and goes on with {name}"
     if await is_attended(runtime.home, runtime.store, session_id, database_path(call.settings)):
         return f"another terminal is attached to {name}, and it continues there"

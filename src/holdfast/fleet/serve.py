@@ -7,7 +7,7 @@ and by the uptime (`holdfast.session.rows.due_at`). The process keeps no state a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NoReturn
 
 import anyio
@@ -33,21 +33,21 @@ class Share:
     `workers` lists the living workers; it is called at most every `LOOK_S`.
     """
 
-    def __init__(self, worker_id: str, workers: Callable[[], Sequence[str]], clock: Clock) -> None:
+    def __init__(self, worker_id: str, workers: Callable[[], Awaitable[Sequence[str]]], clock: Clock) -> None:
         self._worker_id = worker_id
         self._workers = workers
         self._clock = clock
         self._place = (0, 1)
         self._until_s = float("-inf")
 
-    def split(self, due: list[str]) -> tuple[list[str], list[str]]:
+    async def split(self, due: list[str]) -> tuple[list[str], list[str]]:
         """Return the sessions of this worker's share in the order they came due, and the others' in reverse order.
 
         A worker without work of its own helps the others from the end of their lists.
         """
         now_s = self._clock.monotonic_s()
         if now_s >= self._until_s:
-            names = sorted({*self._workers(), self._worker_id})
+            names = sorted({*await self._workers(), self._worker_id})
             self._place, self._until_s = (names.index(self._worker_id), len(names)), now_s + LOOK_S
         number, of = self._place
         mine, others = list[str](), list[str]()
@@ -80,7 +80,7 @@ class Service:
         self._boot_id = boot_id
         self._limit = limit
         self._on_error = on_error
-        self._share = share or Share("", list, clock)
+        self._share = share
         self._rung = rung
         self._crew: Crew | None = None
         self._failures = 0
@@ -141,7 +141,8 @@ class Service:
         if self._mine and now_s < self._until_s:
             crew.start(self._mine)
         else:
-            self._mine, others = self._share.split(await self._board.due(now_us, up))
+            due = await self._board.due(now_us, up)
+            self._mine, others = await self._share.split(due) if self._share is not None else (due, [])
             self._until_s = now_s + LIST_S
             crew.start([*self._mine, *others])
         self._mine = [each for each in self._mine if each not in crew.running] if crew.full else []

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from holdfast.clock import local_time
+from holdfast.log.base import WorkerRow
 from holdfast.serve.folds import apart
 from holdfast.serve.gate import Refusal, visitor_of
 from holdfast.serve.site import Site
@@ -72,6 +73,10 @@ def routes(site: Site) -> list[Route]:
                     *("holdfast_duty_late_seconds", "gauge", "Time since which a duty is due; 0 if it is not.", "duty"),
                     await _lateness(site),
                 ),
+                *(
+                    _metric(f"holdfast_worker_{name}", "gauge", about, "worker", values)
+                    for name, about, values in _workers(await site.store.fleet())
+                ),
                 _metric("holdfast_stopped", "gauge", "1 during an emergency stop.", "", {"": int(status.stopped)}),
             )
         )
@@ -81,6 +86,15 @@ def routes(site: Site) -> list[Route]:
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", metrics, methods=["GET"]),
+    ]
+
+
+def _workers(fleet: list[WorkerRow]) -> list[tuple[str, str, dict[str, float]]]:
+    """Return what each worker of all machines holds, can hold, and when it beat last."""
+    return [
+        ("sessions", "Sessions that a worker runs.", {each.worker_id: each.holds for each in fleet}),
+        ("capacity", "Sessions that a worker runs at most.", {each.worker_id: each.capacity for each in fleet}),
+        ("beat_seconds", "Age of its latest beat.", {each.worker_id: each.beat_us / 1e6 for each in fleet}),
     ]
 
 

@@ -17,7 +17,7 @@ from holdfast.clock import Clock
 from holdfast.errors import UnknownItem, UnknownSession
 from holdfast.facts.session import SessionCreated
 from holdfast.ids import Entropy
-from holdfast.log.base import Index, Leases, Log, Snapshots
+from holdfast.log.base import Index, Leases, Log, Snapshots, WorkerRow
 from holdfast.log.search.index import SearchIndex
 from holdfast.log.verify import Source
 from holdfast.repo.base import Shelf
@@ -32,6 +32,10 @@ from holdfast.session.state import Kinds
 
 class Store(Log, Index, Leases, Snapshots, Source, Protocol):
     """The log of a served home."""
+
+    async def fleet(self) -> list[WorkerRow]:
+        """Return the workers of all homes that share the log; empty where only one home can."""
+        ...
 
 
 class SessionWanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

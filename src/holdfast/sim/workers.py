@@ -173,7 +173,11 @@ class Workers(Storm):
 
     async def _serve(self, process: Process, *, reads: int) -> None:
         clock = ClockDoor(process)
-        share = Share(process.worker.worker_id, lambda: [f"wrk_{name}" for name in self._living()], clock)
+
+        async def workers() -> list[str]:
+            return [f"wrk_{name}" for name in self._living()]
+
+        share = Share(process.worker.worker_id, workers, clock)
         service = Service(
             _Store(process, self, reads),
             clock,

@@ -13,8 +13,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of, short_name
-from holdfast.app.home import is_served
-from holdfast.app.settings.config import budget_pico, database_path
+from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.values import nearest
 from holdfast.app.wrap import columns, table, terminal_width
 from holdfast.clock import DAY, SystemClock, local_time
@@ -78,7 +77,7 @@ async def budget_run(call: Call) -> int:
         _show(call, [known[name] for name in shown if name in known], names)
         if caps and row:
             call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
-        elif caps and is_served(runtime.home, database_path(call.settings)):
+        elif caps and await runtime.is_served():
             call.note("a worker serves this home, and goes on with the sessions that waited for it")
         elif caps:
             call.note(

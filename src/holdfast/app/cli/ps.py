@@ -15,6 +15,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UsageError
 from holdfast.kinds import ITEMS
+from holdfast.log.base import WorkerRow
 from holdfast.service.event_lines import counted, one_line
 from holdfast.service.filters import SYNTAX, matching, parse
 from holdfast.service.inbox import span
@@ -33,12 +34,17 @@ def ps_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"List all sessions (default: the latest {SHOWN}, and {UNFINISHED_SHOWN} unfinished)",
     )
     parser.add_argument("--tree", action="store_true", help="Children under the sessions that opened them")
+    parser.add_argument(
+        "--workers", action="store_true", help="List the workers that serve the log, on all machines that share it"
+    )
     parser.add_argument("--json", action="store_true", help="Print JSON lines")
 
 
 async def ps_run(call: Call) -> int:
     """List the sessions."""
     async with open_runtime(call.settings) as runtime:
+        if call.args.workers:
+            return _say_workers(call, await runtime.fleet())
         chosen = await _chosen(call, runtime.store)
         total = await runtime.store.count()
         done = {each.row.session_id: await _progress(runtime, each.row) for each in chosen if each.row.name == ITEMS}
@@ -56,6 +62,27 @@ async def ps_run(call: Call) -> int:
         call.say(line)
     if len(chosen) < total and not call.args.filter:
         call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
+    return 0
+
+
+def _say_workers(call: Call, fleet: list[WorkerRow]) -> int:
+    """List workers."""
+    if call.args.filter or call.args.tree or call.args.all:
+        raise UsageError("--workers lists no sessions. Leave the other arguments out")
+    if call.json:
+        for each in fleet:
+            call.emit(each._asdict())
+    elif not fleet:
+        call.say(f"no worker serves this log; start one: {call.typed('worker')}")
+    else:
+        lines = [("WORKER", "HOME", "HOST", "SESSIONS", "BEAT", "PROGRAM")]
+        for each in fleet:
+            holds = f"{each.holds} of {each.capacity}" if each.capacity else f"{each.holds}"
+            ends = [text[-8:] for text in (each.worker_id, each.place)]
+            beat = f"{each.beat_us / 1e6:.0f}s ago" if each.place else "-"
+            lines.append((ends[0], ends[1] or "this", one_line(each.host, 20), holds, beat, each.program))
+        for line in table(lines, (3, 4)):
+            call.say(line)
     return 0
 
 

@@ -12,11 +12,10 @@ import msgspec
 
 from holdfast.app.call import Call, positive, rule_arguments, sandbox_arguments
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.home import is_served
 from holdfast.app.models import settled_model
 from holdfast.app.running.opening import limits_of, policies_of, workspace_of
 from holdfast.app.settings.agent_file import load_agent, load_rules
-from holdfast.app.settings.config import config_folder, database_path, pinned_rules, trust_store
+from holdfast.app.settings.config import config_folder, pinned_rules, trust_store
 from holdfast.app.settings.duty_file import DutyFile, check_duty, duty_changes, read_duty_file, usd_pico
 from holdfast.app.settings.project import Change
 from holdfast.app.settings.trust import SettingsFile, check_workspace
@@ -194,7 +193,7 @@ async def _add(call: Call, file: DutyFile, agent: Agent, where: str, folder: Pat
             done = "changed"
         if args.now:
             await duties.run_now(runtime.intake, row)
-        _say(call, runtime, row, duty, done)
+        await _say(call, runtime, row, duty, done)
     return 0
 
 
@@ -228,7 +227,7 @@ async def _change(runtime: Runtime, row: SessionRow, new: NewSession, duty: Duty
     await duties.change(runtime.intake, row, duty, new.goal)
 
 
-def _say(call: Call, runtime: Runtime, row: SessionRow, duty: Duty, done: str) -> None:
+async def _say(call: Call, runtime: Runtime, row: SessionRow, duty: Duty, done: str) -> None:
     """Say what was added, when it fires next, and what has to run for that."""
     now_us = SystemClock().now_us()
     next_us = None
@@ -239,5 +238,5 @@ def _say(call: Call, runtime: Runtime, row: SessionRow, duty: Duty, done: str) -
         call.emit({"session_id": row.session_id, "name": duty.name, "done": done, "next_us": next_us})
     at = f"; first instant {local_time(next_us)}" if next_us is not None else ""
     call.say(f"{done} the duty {duty.name} ({row.session_id}){at}")
-    if not is_served(runtime.home, database_path(runtime.settings)):
+    if not await runtime.is_served(row.session_id):
         call.note(f"nothing runs sessions here yet; start: {call.typed('serve')} (or {call.typed('worker')})")

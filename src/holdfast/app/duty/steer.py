@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.home import is_served
-from holdfast.app.settings.config import database_path
 from holdfast.service import duties
 from holdfast.service.event_lines import counted
 from holdfast.session.rows import SessionRow
@@ -28,11 +26,11 @@ async def _found(call: Call) -> AsyncIterator[tuple[Runtime, SessionRow]]:
         yield runtime, row
 
 
-def _say(call: Call, runtime: Runtime, row: SessionRow, done: str) -> int:
+async def _say(call: Call, runtime: Runtime, row: SessionRow, done: str) -> int:
     if call.json:
         call.emit({"session_id": row.session_id, "name": row.key, "done": done})
     call.say(f"the duty {row.key or row.session_id} {done}")
-    if not is_served(runtime.home, database_path(runtime.settings)):
+    if not await runtime.is_served(row.session_id):
         call.note(f"nothing runs sessions here yet; start: {call.typed('serve')} (or {call.typed('worker')})")
     return 0
 
@@ -41,28 +39,28 @@ async def run_now(call: Call) -> int:
     """Ask for a firing now."""
     async with _found(call) as (runtime, row):
         await duties.run_now(runtime.intake, row)
-        return _say(call, runtime, row, "fires once now, after a firing that is at work")
+        return await _say(call, runtime, row, "fires once now, after a firing that is at work")
 
 
 async def pause(call: Call) -> int:
     """Pause a duty."""
     async with _found(call) as (runtime, row):
         await runtime.intake.pause(row)
-        return _say(call, runtime, row, "is paused")
+        return await _say(call, runtime, row, "is paused")
 
 
 async def resume(call: Call) -> int:
     """Resume a duty that a user or an approver stopped."""
     async with _found(call) as (runtime, row):
         await runtime.intake.resume(row)
-        return _say(call, runtime, row, "goes on with its next instant")
+        return await _say(call, runtime, row, "goes on with its next instant")
 
 
 async def remove(call: Call) -> int:
     """End a duty for good."""
     async with _found(call) as (runtime, row):
         await runtime.intake.cancel(row)
-        return _say(call, runtime, row, "is removed")
+        return await _say(call, runtime, row, "is removed")
 
 
 def ack_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +75,7 @@ async def ack(call: Call) -> int:
     async with _found(call) as (runtime, row):
         own = await duties.state_of_duty(runtime.store, runtime.store, runtime.kinds, row)
         done = await duties.acknowledge(runtime.intake, row, own, call.args.alerts, call.args.note)
-        return _say(call, runtime, row, f"keeps silent about {', '.join(done)} until cleared")
+        return await _say(call, runtime, row, f"keeps silent about {', '.join(done)} until cleared")
 
 
 def replay_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,4 +89,4 @@ async def replay(call: Call) -> int:
     async with _found(call) as (runtime, row):
         own = await duties.state_of_duty(runtime.store, runtime.store, runtime.kinds, row)
         keys = await duties.replay(runtime.intake, row, own, call.args.keys)
-        return _say(call, runtime, row, f"handles {counted(len(keys), 'dead event')} again")
+        return await _say(call, runtime, row, f"handles {counted(len(keys), 'dead event')} again")

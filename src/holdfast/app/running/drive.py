@@ -18,7 +18,7 @@ from holdfast.app.call import NIGHT_S, RUN_S, Call
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import begin
 from holdfast.app.exits import name_of
-from holdfast.app.home import attend, is_served, workers
+from holdfast.app.home import attend
 from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.running.in_place import answer_here
@@ -369,7 +369,7 @@ async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
     """Leave the session to the worker of this home; without one, start `wake` in a new process."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    served = is_served(runtime.home, database_path(call.settings))
+    served = await runtime.is_served(row.session_id)
     if not served:
         await begin(call, runtime, row)
     name = name_of(row)
@@ -386,5 +386,4 @@ async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
 
 def share_of(runtime: Runtime) -> Share:
     """Return the share of this worker among those that serve the same log."""
-    living = partial(workers, runtime.home, database_path(runtime.settings))
-    return Share(runtime.worker.worker_id, living, SystemClock())
+    return Share(runtime.worker.worker_id, runtime.workers, SystemClock())

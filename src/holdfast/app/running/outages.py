@@ -10,7 +10,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import begin
 from holdfast.app.exits import name_of
-from holdfast.app.home import is_attended, is_served
+from holdfast.app.home import is_attended
 from holdfast.app.settings.config import database_path
 from holdfast.clock import Clock, SystemClock, local_time
 from holdfast.errors import HoldfastError
@@ -77,7 +77,7 @@ async def continue_others(call: Call, runtime: Runtime, session_id: str, outages
     tried = {(await runtime.store.find(session_id)).root}
     while True:
         await clock.sleep(LOOK_S)
-        if not outages.lasts or is_served(runtime.home, database):
+        if not outages.lasts or await runtime.is_served():
             continue
         with suppress(HoldfastError):
             due = frozenset(await runtime.store.due(clock.now_us(), runtime.up()))

@@ -219,7 +219,7 @@ async def _moved_here(shift: Shift, workspace: Workspace) -> bool:
 
 
 def _begun(shift: Shift, workspace: Workspace) -> bool:
-    """Make the empty workspace of a session that another place opened and none worked on. False if it is another one."""
+    """Make the empty workspace of a session that another place opened and none worked on; False for any other one."""
     state, folder = shift.state, Path(workspace.path)
     untouched = not (state.mutated_seq or state.snapshot) and state.created is not None and travels(state.created)
     if not untouched or not shift.doors.worker.place or folder.exists():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from holdfast.facts.codec import SCHEMA
 from holdfast.log.base import WorkerRow
 from holdfast.log.chain import StoredEvent
 from holdfast.log.postgres.connect import Connection, PostgresDatabase, end
@@ -49,6 +50,11 @@ class PostgresReader(Reader):
     def fleet(self) -> list[WorkerRow]:
         """Return the workers whose beats are young."""
         return [WorkerRow(*row) for row in self._rows("fleet")]
+
+    def is_served(self, session_id: str) -> bool:
+        """Return True if a worker can run that session."""
+        ((served,),) = self._rows("served", session_id=session_id, vocabulary=SCHEMA)
+        return bool(served)
 
     @contextmanager
     def _consistent(self) -> Iterator[None]:

@@ -135,6 +135,10 @@ class PostgresStore(SqlStore[PostgresReader]):
         """Return the workers of all homes that share the log."""
         return await self._read(lambda reader: reader.fleet())
 
+    async def is_served(self, session_id: str = "") -> bool:
+        """Return True if a worker of any home runs that session when it is due; without one, any session."""
+        return await self._read(lambda reader: reader.is_served(session_id))
+
     async def confirm(self, lease: Lease) -> None:
         """See `Leases.confirm`. It looks at the lease only after a time without acknowledged beats."""
         if not self._beats.is_fresh():

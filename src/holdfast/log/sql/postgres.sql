@@ -117,6 +117,13 @@ where vocabulary > :vocabulary or place not in ('', :place) and (
     not (travels and keeps) or exists (select 1 from workers where workers.place = trees.place and
         (:wary or worker_id in (select worker_id from living))));
 
+-- name: served
+-- True if a worker that lives can run a session; without one, if any worker lives.
+select exists (select 1 from living where capacity > 0 and vocabulary >= :vocabulary and not exists (
+    select 1 from sessions join trees using (root) where session_id = :session_id
+    and trees.place not in ('', living.place)
+    and not (travels and keeps and not exists (select 1 from living as there where there.place = trees.place))));
+
 -- name: open_tree
 insert into trees (root, place, travels, keeps) values (:root, :place, :travels, false)
 on conflict (root) do update set travels = trees.travels and excluded.travels,

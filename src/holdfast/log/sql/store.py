@@ -178,6 +178,10 @@ class SqlStore(ABC, Generic[R]):
         """Return the workers of all homes that share the log; empty where only one home can."""
         return []
 
+    async def is_served(self, session_id: str = "") -> bool:
+        """Return True if a worker elsewhere, or here, runs that session when it is due; without one, any session."""
+        return False
+
     async def holders(self) -> dict[str, str]:
         def look(reader: R) -> dict[str, str]:
             held = reader.held()

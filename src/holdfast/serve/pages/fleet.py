@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import PurePath
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from holdfast.clock import DAY, local_time
 from holdfast.errors import UsageError
 from holdfast.kinds import ITEMS
-from holdfast.log.base import Which
+from holdfast.log.base import Which, WorkerRow
 from holdfast.serve.pages.drawings import Bar, bars
 from holdfast.serve.pages.frame import Sees, href
 from holdfast.service.filters import Filter, matching, parse
@@ -77,6 +77,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     days: tuple[Day, ...] = ()
     bars: tuple[Bar, ...] = ()
     workers: int = 0
+    machines: tuple[WorkerRow, ...] = ()
     next_due_us: int | None = None
 
 
@@ -89,11 +90,13 @@ async def page(
     progress: Progress,
     sees: Sees | None = None,
     top: bool = False,
+    machines: Sequence[WorkerRow] = (),
 ) -> Fleet:
     """Return a page of sessions that pass the filter `query`, newest first, after the session `after`.
 
     `sees` limits it to sessions that the viewer may see; then counts and spend, which are the home's, are left out.
-    `progress` is asked how far an unfinished run over a list is. With `top`, lists missions only.
+    `progress` is asked how far an unfinished run over a list is. With `top`, lists missions only. `machines` are workers
+    of all machines that share the log.
     """
     wrong = ""
     try:
@@ -118,6 +121,7 @@ async def page(
         counts=await counts(store),
         days=days,
         bars=bars([(each.day[5:], each.pico, usd(each.pico)) for each in days]),
+        machines=tuple(machines),
         workers=len(set((await store.holders()).values())),
         next_due_us=await store.next_due(now_us),
     )

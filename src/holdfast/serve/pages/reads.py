@@ -152,6 +152,7 @@ class Reads:
             progress=self._progress,
             sees=self.site.keeps(visitor),
             top=top,
+            machines=await self.site.store.fleet(),
         )
         return render(
             request, "fleet.html", frame=made, page=page, missions=top, first=bool(after), syntax=f"Filters: {SYNTAX}."
