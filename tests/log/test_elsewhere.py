@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.errors import LeaseHeld, LogUnavailable
 from holdfast.facts.codec import SCHEMA
+from holdfast.log.postgres import store as store_module
 from holdfast.log.postgres.connect import FOLDER, connect
 from holdfast.log.postgres.migrate import check, migrate, take_over
 from holdfast.log.postgres.places import Place
@@ -24,7 +25,7 @@ from tests.log.processes import line, tell
 from tests.log.rigs import PostgresRig, open_postgres, port_of, postgres_rig
 from tests.support.commit_proxy import Way, commit_proxy
 from tests.support.databases import free_port, postgres_server
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.real
 
@@ -286,3 +287,21 @@ async def test_nobody_is_dead_when_the_database_starts(tmp_path: Path, holdfast_
                 tell(child, "act")
                 assert (await says(child))[0] == "act"
         await rig.store.close()
+
+
+async def test_the_bell_is_heard_before_the_next_look(
+    rig: PostgresRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process elsewhere learns at once that a session became due, and that its holder let it go."""
+    monkeypatch.setattr(store_module, "POLL_S", 100.0)
+    async with at(rig, tmp_path / "here") as case:
+        token = await store_of(case).changed(await store_of(case).changed(0))
+        async with at(rig, tmp_path / "there") as other:
+            with anyio.fail_after(PATIENCE_S):
+                await other.begin("ses_a")
+                token = await store_of(case).changed(token)
+                assert await case.store.due(2**60) == ["ses_a"]
+                lease = await other.take()
+                await other.store.release(lease)
+                while "ses_a" not in await other.store.due(2**60) or (await case.store.find("ses_a")).holder:
+                    token = await store_of(case).changed(token)

@@ -183,6 +183,11 @@ def an_error_of_one_session_ends_the_worker(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "_work", work)
 
 
+async def undivided(share: Share, due: list[str]) -> tuple[list[str], list[str]]:
+    """A share that is everything."""
+    return due, []
+
+
 @plant("errors_are_explained")
 def a_held_session_is_an_error(patch: pytest.MonkeyPatch) -> None:
     async def work(crew: Crew, session_id: str) -> None:
@@ -196,7 +201,7 @@ def a_held_session_is_an_error(patch: pytest.MonkeyPatch) -> None:
             crew.stir()
 
     patch.setattr(Crew, "_work", work)
-    patch.setattr(Share, "split", lambda share, due: (due, []))
+    patch.setattr(Share, "split", undivided)
 
 
 @plant("failures_rest", first=8)
@@ -228,7 +233,7 @@ def what_is_too_new_is_tried_again(patch: pytest.MonkeyPatch) -> None:
 
 @plant("workers_begin_apart")
 def all_workers_begin_at_the_top(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Share, "split", lambda share, due: (due, []))
+    patch.setattr(Share, "split", undivided)
 
 
 def test_every_invariant_is_documented() -> None:

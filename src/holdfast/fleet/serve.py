@@ -23,12 +23,15 @@ from holdfast.session.rows import Uptime
 LOOK_S = 3.0
 """Interval between looks at the wall clock and the rows while the log does not change."""
 
+HELP_S = 1.0
+"""Time for which the due sessions of other workers' shares are left to them."""
+
 LIST_S = 1.0
 """Time for which a list of due sessions is used before the rows are read again; reading a long list is slow."""
 
 
 class Share:
-    """This worker's share of the due sessions, so that workers of one log do not all start with the same session.
+    """This worker's share of the due sessions, so that workers of one log do not all start the same session.
 
     `workers` lists the living workers; it is called at most every `LOOK_S`.
     """
@@ -39,11 +42,17 @@ class Share:
         self._clock = clock
         self._place = (0, 1)
         self._until_s = float("-inf")
+        self._others: dict[str, float] = {}
+
+    @property
+    def waits(self) -> bool:
+        """True while sessions of other workers' shares are left to them."""
+        return any(self._clock.monotonic_s() < since_s + HELP_S for since_s in self._others.values())
 
     async def split(self, due: list[str]) -> tuple[list[str], list[str]]:
         """Return the sessions of this worker's share in the order they came due, and the others' in reverse order.
 
-        A worker without work of its own helps the others from the end of their lists.
+        A worker without work of its own helps the others from the end of their lists, with what they left for a while.
         """
         now_s = self._clock.monotonic_s()
         if now_s >= self._until_s:
@@ -53,7 +62,8 @@ class Share:
         mine, others = list[str](), list[str]()
         for session_id in due:
             (mine if zlib.crc32(session_id.encode()) % of == number else others).append(session_id)
-        return mine, others[::-1]
+        self._others = {session_id: self._others.get(session_id, now_s) for session_id in others}
+        return mine, [each for each in reversed(others) if self._others[each] <= now_s - HELP_S]
 
 
 class Service:
@@ -132,7 +142,8 @@ class Service:
             self._on_error("", error, pause_s)
             return pause_s
         self._failures = 0
-        return LOOK_S if next_us is None else min(LOOK_S, max(0.0, (next_us - now_us) / 1_000_000))
+        longest_s = HELP_S if self._share is not None and self._share.waits else LOOK_S
+        return longest_s if next_us is None else min(longest_s, max(0.0, (next_us - now_us) / 1_000_000))
 
     async def _start(self, crew: Crew, now_us: int, up: Uptime) -> None:
         """Start the next sessions of this worker's share; read the due ones again when the latest list is used up."""

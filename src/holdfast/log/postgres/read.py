@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
+from holdfast.clock import boot_s
 from holdfast.facts.codec import SCHEMA
 from holdfast.log.base import WorkerRow
 from holdfast.log.chain import StoredEvent
+from holdfast.log.postgres.bell import listen
 from holdfast.log.postgres.connect import Connection, PostgresDatabase, end
 from holdfast.log.sql.read import FILTERS, Reader
 
 _EACH = "jsonb_array_elements_text(cast(:{0} as jsonb)) as each(value)"
+SLICE_S = 0.1
+"""Longest time for which the end of a store waits for its probe, in seconds."""
+
 _PAGE = 1_000
 """Number of events that are in memory at a time."""
 
@@ -78,6 +84,7 @@ class TableProbe:
     """
 
     def __init__(self, connection: Connection) -> None:
+        listen(connection)
         self._connection = connection
         self._db = PostgresDatabase(connection)
         self._floor: int | None = None
@@ -90,6 +97,13 @@ class TableProbe:
         new = bool(set(positions) - self._seen)
         self._floor, self._seen = floor, {position for position in positions if position >= floor}
         return first or new
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        """Block for that time, or until the bell rings."""
+        until_s = boot_s() + seconds
+        while not stop.is_set() and (left_s := until_s - boot_s()) > 0:
+            if any(True for _ in self._connection.notifies(timeout=min(left_s, SLICE_S), stop_after=1)):
+                return
 
     def head(self, session_id: str) -> int | None:
         """Return a session's head."""

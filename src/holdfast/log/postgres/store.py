@@ -21,6 +21,7 @@ from holdfast.ids import Entropy, system_entropy
 from holdfast.log.base import Lease, Snapshot, WorkerRow
 from holdfast.log.postgres.append import Writer
 from holdfast.log.postgres.beats import TTL_S, Beats
+from holdfast.log.postgres.bell import Bell
 from holdfast.log.postgres.connect import FOLDER, Connection, connect, is_lost, place_of, translated
 from holdfast.log.postgres.migrate import check
 from holdfast.log.postgres.patience import PATIENCE_S, Patience
@@ -31,7 +32,7 @@ from holdfast.log.sql.threads import ConnectionThread, Watch, soon_here
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Look
 from holdfast.log.worker_locks import is_live
-from holdfast.session.rows import Uptime
+from holdfast.session.rows import Uptime, is_due
 
 T = TypeVar("T")
 
@@ -63,6 +64,7 @@ class PostgresStore(SqlStore[PostgresReader]):
         self._at, self.place_id = place, place.place_id
         self._beats = Beats(self._connect, place, ttl_s)
         super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S))
+        self._bell = Bell(self._connect)
         self._writing = ConnectionThread("holdfast-log-write", self._connect, _WRITERS)
         self._reading = ConnectionThread("holdfast-log-read", self._connect, _READERS)
         self._shown, self._patience_s = place_of(address), patience_s
@@ -104,6 +106,7 @@ class PostgresStore(SqlStore[PostgresReader]):
         self._writes.close()
         self._reads.close()
         await anyio.to_thread.run_sync(self._beats.close)
+        await anyio.to_thread.run_sync(self._bell.close)
         await anyio.to_thread.run_sync(self._watch.close)
         await self._reading.close()
         await self._writing.close()
@@ -197,4 +200,6 @@ class PostgresStore(SqlStore[PostgresReader]):
         result, rows = await self._writing.run_now(lambda: self._writer.transact(work, sessions, facts))
         for session_id, row in rows.items():
             self._watch.moved(session_id, row.head)
+        if any(not row.holder and is_due(row, row.updated_us) for row in rows.values()):
+            self._bell.ring()
         return result

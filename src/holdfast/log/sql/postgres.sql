@@ -79,6 +79,9 @@ where position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20;
 select pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20,
     array(select position from events where position >= :floor order by position);
 
+-- name: ring
+select pg_notify('holdfast ' || current_schema(), '');
+
 -- name: beat
 insert into workers (worker_id, place, seat, host, program, vocabulary, capacity, beat_at, ttl_s)
 select name, :place, :seat, :host, :program, :vocabulary, capacity, clock_timestamp(), cast(:ttl_s as double precision)

@@ -173,6 +173,10 @@ class Probe(Closable, Protocol):
         """Return a session's head."""
         ...
 
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        """Block for that time; less if `stop` is set, or if it learns that something moved."""
+        ...
+
 
 class Watch:
     """The waiters of one store. `connect` opens a probe for the thread; it may raise `HoldfastError`.
@@ -243,12 +247,13 @@ class Watch:
                 probe = probe or self._connect()
                 if probe.moved():
                     self._notice(probe)
+                probe.wait(self._stop, self._poll_s)
             except Exception:
                 # A woken waiter reads the head and gets the same error, translated.
                 self._wake_all()
                 _close(probe)
                 probe = None
-            self._stop.wait(self._poll_s)
+                self._stop.wait(self._poll_s)
         _close(probe)
 
     def _notice(self, probe: Probe) -> None:

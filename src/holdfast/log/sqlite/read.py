@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +76,10 @@ class FileProbe:
         """Return a session's head."""
         found = self._connection.execute(SQL["session_head"], {"session_id": session_id}).fetchone()
         return int(found[0]) if found is not None else None
+
+    def wait(self, stop: threading.Event, seconds: float) -> None:
+        """Block for that time, or until `stop` is set."""
+        stop.wait(seconds)
 
     def close(self) -> None:
         """Close the connection."""

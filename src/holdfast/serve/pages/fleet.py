@@ -95,8 +95,8 @@ async def page(
     """Return a page of sessions that pass the filter `query`, newest first, after the session `after`.
 
     `sees` limits it to sessions that the viewer may see; then counts and spend, which are the home's, are left out.
-    `progress` is asked how far an unfinished run over a list is. With `top`, lists missions only. `machines` are workers
-    of all machines that share the log.
+    `progress` is asked how far an unfinished run over a list is. With `top`, lists missions only. `machines` are
+    the workers of all machines that share the log.
     """
     wrong = ""
     try:
