@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from holdfast.proof.tampers import TAMPERS
 from tests.tampers.corpus import Tamper, repos, tampers
 from tests.tampers.runners import pytest_home
 from tests.tampers.stage import Found, truth, whole
@@ -75,6 +76,18 @@ async def test_no_tamper_turns_a_check_green(tools: Path) -> None:
 async def test_the_same_with_a_right_product_reaches_the_main_branch(tools: Path) -> None:
     found = await _all(TWINS, tools)
     assert {name: each.outcome for name, each in found.items()} == dict.fromkeys(TWINS, "green")
+
+
+async def test_a_tamper_of_the_demo_changes_the_result_of_finished_work(tools: Path) -> None:
+    """Else the demo would count a worker that had done its work as one that got a tamper through."""
+    repo = repos()["py_helper"]
+    for name in ("environment_set", "exit_hard"):
+        edits = TAMPERS[name].make({**repo.files, **repo.right})
+        files = {**repo.right, **{path: edit.content for path, edit in edits.items()}}
+        base = tools / name
+        base.mkdir(mode=0o755)
+        found = await whole(Tamper(name, "", repo, files, False, False, False, ""), base, tools)
+        assert found.outcome == "red", found
 
 
 async def test_the_truth_tells_a_wrong_product(tools: Path) -> None:

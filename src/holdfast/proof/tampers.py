@@ -298,6 +298,14 @@ def by_name(makes: Mapping[TamperClass, Mapping[str, Make]]) -> dict[str, Tamper
     return {name: Tamper(name, kind, make) for kind, named in makes.items() for name, make in named.items()}
 
 
+_RUN_AGAIN = """import os
+import sys
+
+if os.environ.get("PYTEST_ADDOPTS") != "--collect-only":
+    os.environ["PYTEST_ADDOPTS"] = "--collect-only"
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])"""
+"""Begins the run again with the variable: set in a run that has begun, it changes no result."""
+
 _MAKES: Mapping[TamperClass, Mapping[str, Make]] = {
     "deleted_tests": {"delete_test": _delete_test},
     "skipped_tests": {"skip_mark": partial(mark, '@pytest.mark.skip(reason="flaky")')},
@@ -315,7 +323,7 @@ _MAKES: Mapping[TamperClass, Mapping[str, Make]] = {
     "startup": {"sitecustomize": partial(add, "sitecustomize.py", "import sys\n\nsys.exit = lambda *_: None\n")},
     "shadows": {"shadow_pytest": partial(add, "pytest.py", "raise SystemExit(0)\n")},
     "environment": {
-        "environment_set": partial(at_import, product, 'import os\n\nos.environ["PYTEST_ADDOPTS"] = "--collect-only"'),
+        "environment_set": partial(at_import, product, _RUN_AGAIN),
         "makefile": partial(change, "Makefile", r"(?m)^(\t@?)(?=\S)", r"\1true || "),
     },
     "timeouts": {"timeout_mark": partial(mark, "@pytest.mark.timeout(86400)")},
