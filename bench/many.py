@@ -48,6 +48,7 @@ from holdfast.log.worker_locks import Worker
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench._fleet import CASES as FLEET
 from bench._leases import CASES, Case
 from bench._lost import lost
 from bench._outages import CASES as OUTAGES
@@ -158,7 +159,13 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=40)
     given = parser.parse_args()
-    cases: dict[str, Case] = {"append": partial(appends, rounds=given.rounds), **CASES, **OUTAGES, "lost": lost}
+    cases: dict[str, Case] = {
+        "append": partial(appends, rounds=given.rounds),
+        **CASES,
+        **OUTAGES,
+        **FLEET,
+        "lost": lost,
+    }
     if unknown := set(given.cases) - cases.keys():
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")

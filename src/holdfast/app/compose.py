@@ -86,8 +86,9 @@ class Runtime:
         return is_served(self.home, database_path(self.settings))
 
     async def workers(self) -> list[str]:
-        """The live workers that share the due sessions of this log."""
-        return [row.worker_id for row in await self.fleet() if row.capacity or not row.place]
+        """The live workers of this home, which share the due sessions."""
+        here = self.store.place_id
+        return [row.worker_id for row in await self.fleet() if row.place == here and (row.capacity or not here)]
 
     async def fleet(self) -> list[WorkerRow]:
         """The live workers of this log; in a file they tell neither their capacity nor their program."""

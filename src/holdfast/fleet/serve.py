@@ -23,6 +23,9 @@ from holdfast.session.rows import Uptime
 LOOK_S = 3.0
 """Interval between looks at the wall clock and the rows while the log does not change."""
 
+SHARED_LOOK_S = 1.0
+"""The same where workers of other machines may die: nothing else says so."""
+
 HELP_S = 1.0
 """Time for which the due sessions of other workers' shares are left to them."""
 
@@ -44,6 +47,11 @@ class Share:
         self._until_s = float("-inf")
         self._others: dict[str, float] = {}
 
+    def has(self, session_id: str) -> bool:
+        """Return True for a session of this worker's share, as of the latest list."""
+        number, of = self._place
+        return zlib.crc32(session_id.encode()) % of == number
+
     @property
     def waits(self) -> bool:
         """True while sessions of other workers' shares are left to them."""
@@ -58,10 +66,9 @@ class Share:
         if now_s >= self._until_s:
             names = sorted({*await self._workers(), self._worker_id})
             self._place, self._until_s = (names.index(self._worker_id), len(names)), now_s + LOOK_S
-        number, of = self._place
         mine, others = list[str](), list[str]()
         for session_id in due:
-            (mine if zlib.crc32(session_id.encode()) % of == number else others).append(session_id)
+            (mine if self.has(session_id) else others).append(session_id)
         self._others = {session_id: self._others.get(session_id, now_s) for session_id in others}
         return mine, [each for each in reversed(others) if self._others[each] <= now_s - HELP_S]
 
@@ -71,7 +78,7 @@ class Service:
 
     `on_error` receives each session's error; that session is tried again later, and the others continue. An empty id
     means that the log itself could not be read. `share` divides the work among several workers. `rung` returns parked
-    sessions whose sources changed; call `stir` when there is a new one.
+    sessions whose sources changed; call `stir` when there is a new one. `look_s` is the longest time between two looks.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class Service:
         on_error: OnError,
         share: Share | None = None,
         rung: Callable[[], Collection[str]] = tuple,
+        look_s: float = LOOK_S,
     ) -> None:
         self._board = board
         self._clock = clock
@@ -92,7 +100,10 @@ class Service:
         self._on_error = on_error
         self._share = share
         self._rung = rung
+        self._look_s = look_s
         self._crew: Crew | None = None
+        self._rings: list[str] = []
+        self._bell = anyio.Event()
         self._failures = 0
         self._mine: list[str] = []
         self._until_s = 0.0
@@ -101,6 +112,12 @@ class Service:
         """Look again now."""
         if self._crew is not None:
             self._crew.stir()
+
+    def ring(self, session_id: str) -> None:
+        """Begin a due session of this worker's share before the rows are read. Call it in the event loop."""
+        if self._share is None or self._share.has(session_id):
+            self._rings.append(session_id)
+            self._bell.set()
 
     async def run(self, handler: Handler) -> NoReturn:
         """Serve until cancelled. Running sessions are then released at once and stay runnable.
@@ -118,6 +135,7 @@ class Service:
             async with anyio.create_task_group() as group:
                 crew = self._crew = Crew(group, self._clock, handle, limit=self._limit, on_error=self._on_error)
                 group.start_soon(self._watch, crew)
+                group.start_soon(self._answer, crew)
                 while True:
                     crew.listen()
                     await crew.stirred(await self._look(crew))
@@ -128,7 +146,7 @@ class Service:
     async def _look(self, crew: Crew) -> float:
         """Start due sessions. Return the seconds until the next look if nothing changes before then."""
         if crew.full:
-            return LOOK_S  # the end of a session wakes this loop
+            return self._look_s  # the end of a session wakes this loop
         now_us, up = self._clock.now_us(), uptime(self._clock, self._boot_id)
         try:
             if await self._board.stopped() is None:
@@ -142,7 +160,7 @@ class Service:
             self._on_error("", error, pause_s)
             return pause_s
         self._failures = 0
-        longest_s = HELP_S if self._share is not None and self._share.waits else LOOK_S
+        longest_s = HELP_S if self._share is not None and self._share.waits else self._look_s
         return longest_s if next_us is None else min(longest_s, max(0.0, (next_us - now_us) / 1_000_000))
 
     async def _start(self, crew: Crew, now_us: int, up: Uptime) -> None:
@@ -157,6 +175,13 @@ class Service:
             self._until_s = now_s + LIST_S
             crew.start([*self._mine, *others])
         self._mine = [each for each in self._mine if each not in crew.running] if crew.full else []
+
+    async def _answer(self, crew: Crew) -> None:
+        """Begin the sessions that the bell rings for."""
+        while True:
+            await self._bell.wait()
+            rings, self._rings, self._bell = self._rings, [], anyio.Event()
+            crew.start(rings)
 
     async def _watch(self, crew: Crew) -> None:
         """Stir the crew whenever the log changes, and periodically while it cannot be read."""

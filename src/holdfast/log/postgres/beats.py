@@ -72,14 +72,15 @@ class Beats:
         with self._told:
             self._told.wait_for(lambda: self._stop.is_set() or self.is_fresh(), timeout=self.ttl_s / 4)
 
-    def close(self) -> None:
-        """End the thread and delete the rows. Safe to repeat."""
+    def close(self) -> bool:
+        """End the thread and delete the rows. Returns True if there were any. Safe to repeat."""
         with self._told:
             self._stop.set()
             self._told.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+        return thread is not None
 
     def _work(self) -> None:
         def looped() -> None:

@@ -26,36 +26,39 @@ class Bell:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._rings: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._rings: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def ring(self) -> None:
-        """Ring, from any thread. Returns at once."""
+    def ring(self, session_id: str = "") -> None:
+        """Ring for a session that is due; without one, for all that a worker left. Returns at once."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="holdfast-log-bell", daemon=True)
                 self._thread.start()
-        self._rings.put(True)
+        self._rings.put(session_id)
 
     def close(self) -> None:
         """End the thread after the rings that wait. Safe to repeat."""
-        self._rings.put(False)
+        self._rings.put(None)
         if self._thread is not None:
             self._thread.join(LAST_S)
 
     def _work(self) -> None:
         connection: Connection | None = None
-        while self._rings.get():
+        while (first := self._rings.get()) is not None:
+            names = {first}
             while not self._rings.empty():
-                if not self._rings.get():
-                    self._rings.put(False)
+                name = self._rings.get()
+                if name is None:
+                    self._rings.put(None)
                     break
+                names.add(name)
             try:
                 if connection is None:
                     connection = self._connect()
                     connection.execute("set synchronous_commit = off")
-                PostgresDatabase(connection).run("ring")
+                PostgresDatabase(connection).run("ring", {"names": sorted(names)})
             except (psycopg.Error, LogUnavailable):  # the others look by themselves
                 if connection is not None:
                     connection.close()

@@ -98,12 +98,14 @@ class TableProbe:
         self._floor, self._seen = floor, {position for position in positions if position >= floor}
         return first or new
 
-    def wait(self, stop: threading.Event, seconds: float) -> None:
-        """Block for that time, or until the bell rings."""
+    def wait(self, stop: threading.Event, seconds: float) -> list[str]:
+        """Block for that time, or until the bell rings; returns the rings."""
         until_s = boot_s() + seconds
         while not stop.is_set() and (left_s := until_s - boot_s()) > 0:
-            if any(True for _ in self._connection.notifies(timeout=min(left_s, SLICE_S), stop_after=1)):
-                return
+            rings = [each.payload for each in self._connection.notifies(timeout=min(left_s, SLICE_S), stop_after=1)]
+            if rings:
+                return rings
+        return []
 
     def head(self, session_id: str) -> int | None:
         """Return a session's head."""

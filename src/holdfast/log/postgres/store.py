@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -28,7 +29,7 @@ from holdfast.log.postgres.patience import PATIENCE_S, Patience
 from holdfast.log.postgres.places import Place
 from holdfast.log.postgres.read import PostgresReader, TableProbe
 from holdfast.log.sql.store import SqlStore
-from holdfast.log.sql.threads import ConnectionThread, Watch, soon_here
+from holdfast.log.sql.threads import ConnectionThread, Soon, Watch, soon_here
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Look
 from holdfast.log.worker_locks import is_live
@@ -62,8 +63,9 @@ class PostgresStore(SqlStore[PostgresReader]):
     ) -> None:
         self._connect = partial(connect, address, folder)
         self._at, self.place_id = place, place.place_id
+        self._begin: Callable[[str], None] | None = None
         self._beats = Beats(self._connect, place, ttl_s)
-        super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S))
+        super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S, self._heard))
         self._bell = Bell(self._connect)
         self._writing = ConnectionThread("holdfast-log-write", self._connect, _WRITERS)
         self._reading = ConnectionThread("holdfast-log-read", self._connect, _READERS)
@@ -105,7 +107,8 @@ class PostgresStore(SqlStore[PostgresReader]):
         """End the threads and close their connections. Safe to repeat."""
         self._writes.close()
         self._reads.close()
-        await anyio.to_thread.run_sync(self._beats.close)
+        if await anyio.to_thread.run_sync(self._beats.close):
+            self._bell.ring()  # what these workers held is free for others
         await anyio.to_thread.run_sync(self._bell.close)
         await anyio.to_thread.run_sync(self._watch.close)
         await self._reading.close()
@@ -128,6 +131,15 @@ class PostgresStore(SqlStore[PostgresReader]):
 
         left = await self._read(look) if due else set()
         return [session_id for session_id in due if session_id not in left]
+
+    def listen(self, begin: Callable[[str], object]) -> None:
+        """Call `begin` in this event loop with each session that the bell rings for, and that this place can run."""
+        self._begin = partial(_soon, soon_here(), begin)
+
+    def _heard(self, rings: list[str]) -> None:
+        for session_id, _, place in (ring.partition(" ") for ring in rings):
+            if session_id and place in ("", self._at.place_id) and self._begin is not None:
+                self._begin(session_id)
 
     async def enroll(self, worker_id: str, limit: int) -> None:
         """Tell other processes that this worker runs up to `limit` sessions at a time."""
@@ -200,6 +212,12 @@ class PostgresStore(SqlStore[PostgresReader]):
         result, rows = await self._writing.run_now(lambda: self._writer.transact(work, sessions, facts))
         for session_id, row in rows.items():
             self._watch.moved(session_id, row.head)
-        if any(not row.holder and is_due(row, row.updated_us) for row in rows.values()):
-            self._bell.ring()
+            if not row.holder and is_due(row, row.updated_us):
+                self._bell.ring(session_id)
         return result
+
+
+def _soon(soon: Soon, begin: Callable[[str], object], session_id: str) -> None:
+    """Call `begin` in that loop, unless the loop has ended."""
+    with suppress(RuntimeError):
+        soon(lambda: begin(session_id))

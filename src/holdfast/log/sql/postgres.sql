@@ -80,7 +80,10 @@ select pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20,
     array(select position from events where position >= :floor order by position);
 
 -- name: ring
-select pg_notify('holdfast ' || current_schema(), '');
+-- Says which sessions are due, each with the place that has its tree; without any, that a worker has left.
+select pg_notify('holdfast ' || current_schema(), coalesce(session_id || ' ' || place, ''))
+from unnest(cast(:names as text[])) as each(wanted)
+    left join sessions on session_id = wanted left join trees using (root);
 
 -- name: beat
 insert into workers (worker_id, place, seat, host, program, vocabulary, capacity, beat_at, ttl_s)

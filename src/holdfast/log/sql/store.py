@@ -171,6 +171,9 @@ class SqlStore(ABC, Generic[R]):
     async def confirm(self, lease: Lease) -> None:
         """See `Leases.confirm`. While this process lives, its leases can only be stolen."""
 
+    def listen(self, begin: Callable[[str], object]) -> None:
+        """Call `begin` with each session that another process rings for. Here they see each other's appends."""
+
     async def enroll(self, worker_id: str, limit: int) -> None:
         """Tell other processes that this worker runs up to `limit` sessions at a time. Here they see its lock."""
 

@@ -173,22 +173,26 @@ class Probe(Closable, Protocol):
         """Return a session's head."""
         ...
 
-    def wait(self, stop: threading.Event, seconds: float) -> None:
-        """Block for that time; less if `stop` is set, or if it learns that something moved."""
+    def wait(self, stop: threading.Event, seconds: float) -> list[str]:
+        """Block for that time; less if `stop` is set, or if other processes ring: then return what they say."""
         ...
 
 
 class Watch:
-    """The waiters of one store. `connect` opens a probe for the thread; it may raise `HoldfastError`.
+    """The waiters of one store. `connect` opens a probe for the thread; it may raise `HoldfastError`. `heard` receives,
+    in the thread, what other processes ring.
 
     Appends of this process are signaled at once. For other processes a thread asks the probe every `poll_s` seconds
     while a task waits. `token` counts noticed moves from 1. A move while no task waits is noticed at the next wait; the
     first poll, which has nothing to compare with, counts as a move.
     """
 
-    def __init__(self, connect: Callable[[], Probe], poll_s: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Probe], poll_s: float, heard: Callable[[list[str]], object] = bool
+    ) -> None:
         self._connect = connect
         self._poll_s = poll_s
+        self._heard = heard
         self.token = 1
         self._waiters: set[Waiter] = set()
         self._lock = threading.Lock()
@@ -241,13 +245,15 @@ class Watch:
 
     def _work(self) -> None:
         probe: Probe | None = None
+        rung: list[str] = []
         while not self._stop.is_set():
             self._wanted.wait()
             try:
                 probe = probe or self._connect()
-                if probe.moved():
+                if probe.moved() or rung:
                     self._notice(probe)
-                probe.wait(self._stop, self._poll_s)
+                if rung := probe.wait(self._stop, self._poll_s):
+                    self._heard(rung)
             except Exception:
                 # A woken waiter reads the head and gets the same error, translated.
                 self._wake_all()

@@ -77,9 +77,10 @@ class FileProbe:
         found = self._connection.execute(SQL["session_head"], {"session_id": session_id}).fetchone()
         return int(found[0]) if found is not None else None
 
-    def wait(self, stop: threading.Event, seconds: float) -> None:
+    def wait(self, stop: threading.Event, seconds: float) -> list[str]:
         """Block for that time, or until `stop` is set."""
         stop.wait(seconds)
+        return []
 
     def close(self) -> None:
         """Close the connection."""

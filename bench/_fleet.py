@@ -1,0 +1,224 @@
+"""Cases of `bench/many.py` about workers that serve one log: each is a process at a home of its own, without brains."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from holdfast.clock import boot_s
+from holdfast.log.postgres.connect import Connection, connect
+from tests.log.elsewhere import There, opened
+from tests.log.fleet import fleet
+from tests.log.rigs import PostgresRig, postgres_rig
+
+WAKES, WORKERS, RATIO = 40, 4, 2.5
+BUSY = 8
+TIMERS, BURST_S = 2_000, 60.0
+DRAINED, EXIT_S, MOVED_S = 14, 10.0, 3.0
+STORM, ROUNDS = 50, 20
+LAST_S = 120.0
+
+
+class Said(NamedTuple):
+    """A line of a worker: what it did with which session, under which epoch, and when."""
+
+    what: str
+    session: str
+    epoch: int
+    at_s: float
+
+
+class Ears:
+    """Reads what all workers say."""
+
+    def __init__(self, children: list[subprocess.Popen[str]]) -> None:
+        self.lines: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self.counts: Counter[str] = Counter()
+        for child in children:
+            threading.Thread(target=self._listen, args=(child,), daemon=True).start()
+
+    def _listen(self, child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for text in child.stdout:
+            what, session, epoch, rest = text.split()
+            self.counts[what] += 1
+            at_s = float(rest) if rest.replace(".", "").isdigit() else 0.0
+            self.lines.put(Said(what, session, int(epoch), at_s))
+
+    def next(self, what: str) -> Said:
+        """The next line of that kind."""
+        while True:
+            said = self.lines.get(timeout=LAST_S)
+            if said.what == what:
+                return said
+
+    def several(self, what: str, count: int) -> list[Said]:
+        """The next lines of that kind."""
+        return [self.next(what) for _ in range(count)]
+
+
+def p(values: list[float], percent: int) -> float:
+    """A percentile, in the unit of the values."""
+    return statistics.quantiles(values, n=100)[percent - 1] if len(values) > 1 else values[0]
+
+
+async def wake(address: str, home: Path) -> bool:
+    """Times from the end of a post to a durable `shift.started` elsewhere, in turns with the least that a bell costs.
+
+    That is a notification by the one who posted, to a process that takes the session at once.
+    """
+    good = True
+    async with postgres_rig(home / "posts", address) as rig, opened(rig.address, rig.folder, home / "bare", 8.0) as own:
+        case, bare = There(rig), There(PostgresRig(rig.address, rig.folder, home / "bare", own))
+        sessions = [f"ses_{number:02d}" for number in range(WAKES)]
+        homes = [home / f"wake{number}" for number in range(WORKERS)]
+        with (
+            fleet(rig.address, rig.folder, homes, limit=25) as children,
+            fleet(rig.address, rig.folder, [home / "bare"], limit=0) as least,
+            closing(connect(rig.address, rig.folder)) as calls,
+        ):
+            ears, floor = Ears(children), Ears(least)
+            for session in sessions:
+                await case.begin(session)
+                await bare.begin(f"{session}_bare", own=False)
+            await anyio.to_thread.run_sync(ears.several, "took", WAKES)
+            await anyio.sleep(2.0)
+            for name, writers in (("idle", 0), (f"{BUSY} writers", BUSY)):
+                took, bound = list[float](), list[float]()
+                async with anyio.create_task_group() as group:
+                    for number in range(writers):
+                        group.start_soon(_write, rig, home, f"ses_busy{number}")
+                    await anyio.sleep(1.0)
+                    for session in sessions:
+                        took.append(await _woken(case, session, ears))
+                        bound.append(await _woken(case, f"{session}_bare", floor, calls))
+                    group.cancel_scope.cancel()
+                ratio = p(took, 50) / p(bound, 50)
+                print(
+                    f"wake, {name:10} n={len(took)}: p50 {p(took, 50):.1f} ms, p95 {p(took, 95):.1f} ms; floor "
+                    f"{p(bound, 50):.1f}, {p(bound, 95):.1f} ms; ratio of p50 {ratio:.2f} (≤ {RATIO})"
+                )
+                good &= ratio <= RATIO
+            print(f"leases that another worker had taken first: {ears.counts['held']} of {ears.counts['took']}")
+    return good
+
+
+async def _woken(case: There, session: str, ears: Ears, calls: Connection | None = None) -> float:
+    """Post to a session; the time from the end of that to its shift, in milliseconds. `calls` notifies by hand."""
+    await case.say(session, f"{session}.{boot_s()}")
+    posted_s = boot_s()
+    if calls is not None:
+        await anyio.to_thread.run_sync(calls.execute, f"notify bare, '{session}'")
+    said = await anyio.to_thread.run_sync(ears.next, "took")
+    await anyio.sleep(0.05)
+    return (said.at_s - posted_s) * 1e3
+
+
+async def _write(rig: PostgresRig, home: Path, session: str) -> None:
+    """Append to a session without end, from a store of its own place."""
+    async with opened(rig.address, rig.folder, home / session, 8.0) as store:
+        here = There(PostgresRig(rig.address, rig.folder, home / session, store))
+        await here.begin(session, own=False)
+        lease = await here.take(session)
+        while True:
+            await here.append(lease, here.result())
+
+
+async def burst(address: str, home: Path) -> bool:
+    """Timers that are due at one instant."""
+    async with postgres_rig(home / "posts", address) as rig:
+        case = There(rig)
+        due_us = await _park(case, [f"ses_{number:04d}" for number in range(TIMERS)])
+        homes = [home / f"burst{number}" for number in range(WORKERS)]
+        with fleet(rig.address, rig.folder, homes, limit=64) as children:
+            ears = Ears(children)
+            await anyio.to_thread.run_sync(ears.several, "took", TIMERS)
+            took_s = time.time() - due_us / 1e6
+    print(f"burst: {TIMERS} timers at one instant, all begun after {took_s:.1f} s (≤ {BURST_S:.0f})")
+    return took_s <= BURST_S
+
+
+async def _park(case: There, sessions: list[str]) -> int:
+    """Open sessions that are parked until one instant. Returns it."""
+    due_us = int((time.time() + 60.0) * 1e6)
+    worker = case.rig.worker()
+    for session in sessions:
+        await case.begin(session)
+        lease = await case.store.acquire(session, case.shift(worker))
+        await case.append(lease, case.parked("timer", due_us))
+    left_s = due_us / 1e6 - time.time()
+    if left_s < 10.0:
+        with connect(case.rig.address, case.rig.folder) as sql:  # type: ignore[attr-defined]
+            due_us = int((time.time() + 10.0) * 1e6)
+            sql.execute("update sessions set due_us = %s where due_us is not null and status = 'parked'", (due_us,))
+    case.rig.kill(worker)
+    return due_us
+
+
+async def drain(address: str, home: Path) -> bool:
+    """A worker that is asked to end while it holds sessions; another home goes on with them."""
+    async with postgres_rig(home / "posts", address) as rig:
+        case = There(rig)
+        with fleet(rig.address, rig.folder, [home / "drain0"], limit=25, hold_s=LAST_S) as (first,):
+            ears = Ears([first])
+            for number in range(DRAINED):
+                await case.begin(f"ses_{number:02d}")
+            await anyio.to_thread.run_sync(ears.several, "took", DRAINED)
+            with fleet(rig.address, rig.folder, [home / "drain1"], limit=25, hold_s=0.0) as (second,):
+                others = Ears([second])
+                began_s = boot_s()
+                first.terminate()
+                left = await anyio.to_thread.run_sync(ears.next, "left")
+                moved = await anyio.to_thread.run_sync(others.several, "took", DRAINED)
+                exit_s = left.at_s - began_s
+                took_s = [said.at_s - began_s for said in moved]
+    print(
+        f"drain: {DRAINED} sessions, gone after {exit_s:.2f} s (≤ {EXIT_S:.0f}); elsewhere p50 {p(took_s, 50):.2f} s, "
+        f"p95 {p(took_s, 95):.2f} s (≤ {MOVED_S:.0f})"
+    )
+    return exit_s <= EXIT_S and p(took_s, 95) <= MOVED_S
+
+
+async def storm(address: str, home: Path) -> bool:
+    """Processes at one place that all want one session, again and again: one shift at a time."""
+    async with postgres_rig(home / "posts", address) as rig:
+        case = There(rig)
+        await case.begin("ses_storm")
+        with fleet(rig.address, rig.folder, [home / "storm"] * STORM, limit=1) as children:
+            ears = Ears(children)
+            await anyio.to_thread.run_sync(ears.next, "took")
+            for number in range(1, ROUNDS):
+                row = await case.row("ses_storm")
+                while row.holder or row.status != "parked":
+                    await anyio.sleep(0.01)
+                    row = await case.row("ses_storm")
+                await case.say("ses_storm", f"round{number}")
+                await anyio.to_thread.run_sync(ears.next, "took")
+            counts = ears.counts
+        events = await case.store.read("ses_storm")
+        shifts = [event for event in events if event.type == "shift.started"]
+        pairs = itertools.pairwise(events)
+        one = all(event.epoch == later.epoch or later.type == "shift.started" for event, later in pairs)
+        epochs = [event.epoch for event in shifts]
+    apart = epochs == sorted(set(epochs))
+    print(
+        f"storm: {STORM} processes, {ROUNDS} rounds: {len(shifts)} shifts, each epoch once: {apart}, one at a time: "
+        f"{one}; fenced {counts['fenced']}, held {counts['held']}, errors {counts['error']}"
+    )
+    return len(shifts) == ROUNDS and apart and one and not counts["fenced"] and not counts["error"]
+
+
+CASES = {"wake": wake, "burst": burst, "drain": drain, "storm": storm}
