@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import queue
 import statistics
-import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 
@@ -21,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from holdfast.clock import boot_s
 from holdfast.log.postgres.connect import Connection, connect
 from tests.log.elsewhere import There, opened
-from tests.log.fleet import fleet
+from tests.log.fleet import Ears, fleet
 from tests.log.rigs import PostgresRig, postgres_rig
 
 WAKES, WORKERS, RATIO = 40, 4, 2.5
@@ -30,44 +25,6 @@ TIMERS, BURST_S = 2_000, 60.0
 DRAINED, EXIT_S, MOVED_S = 14, 10.0, 3.0
 STORM, ROUNDS = 50, 20
 LAST_S = 120.0
-
-
-class Said(NamedTuple):
-    """A line of a worker: what it did with which session, under which epoch, and when."""
-
-    what: str
-    session: str
-    epoch: int
-    at_s: float
-
-
-class Ears:
-    """Reads what all workers say."""
-
-    def __init__(self, children: list[subprocess.Popen[str]]) -> None:
-        self.lines: queue.SimpleQueue[Said] = queue.SimpleQueue()
-        self.counts: Counter[str] = Counter()
-        for child in children:
-            threading.Thread(target=self._listen, args=(child,), daemon=True).start()
-
-    def _listen(self, child: subprocess.Popen[str]) -> None:
-        assert child.stdout is not None
-        for text in child.stdout:
-            what, session, epoch, rest = text.split()
-            self.counts[what] += 1
-            at_s = float(rest) if rest.replace(".", "").isdigit() else 0.0
-            self.lines.put(Said(what, session, int(epoch), at_s))
-
-    def next(self, what: str) -> Said:
-        """The next line of that kind."""
-        while True:
-            said = self.lines.get(timeout=LAST_S)
-            if said.what == what:
-                return said
-
-    def several(self, what: str, count: int) -> list[Said]:
-        """The next lines of that kind."""
-        return [self.next(what) for _ in range(count)]
 
 
 def p(values: list[float], percent: int) -> float:
@@ -140,8 +97,16 @@ async def _write(rig: PostgresRig, home: Path, session: str) -> None:
 async def burst(address: str, home: Path) -> bool:
     """Timers that are due at one instant."""
     async with postgres_rig(home / "posts", address) as rig:
-        case = There(rig)
-        due_us = await _park(case, [f"ses_{number:04d}" for number in range(TIMERS)])
+        async with opened(rig.address, rig.folder, home / "parks", 8.0) as own:
+            case = There(PostgresRig(rig.address, rig.folder, home / "parks", own))
+            worker = case.rig.worker()
+            for number in range(TIMERS):
+                await case.begin(f"ses_{number:04d}")
+                lease = await own.acquire(f"ses_{number:04d}", case.shift(worker))
+                await case.append(lease, case.parked("timer", 2**60))
+        due_us = int((time.time() + 10.0) * 1e6)
+        with rig.sql() as sql:
+            sql.execute("update sessions set due_us = %s where status = 'parked'", (due_us,))
         homes = [home / f"burst{number}" for number in range(WORKERS)]
         with fleet(rig.address, rig.folder, homes, limit=64) as children:
             ears = Ears(children)
@@ -149,23 +114,6 @@ async def burst(address: str, home: Path) -> bool:
             took_s = time.time() - due_us / 1e6
     print(f"burst: {TIMERS} timers at one instant, all begun after {took_s:.1f} s (≤ {BURST_S:.0f})")
     return took_s <= BURST_S
-
-
-async def _park(case: There, sessions: list[str]) -> int:
-    """Open sessions that are parked until one instant. Returns it."""
-    due_us = int((time.time() + 60.0) * 1e6)
-    worker = case.rig.worker()
-    for session in sessions:
-        await case.begin(session)
-        lease = await case.store.acquire(session, case.shift(worker))
-        await case.append(lease, case.parked("timer", due_us))
-    left_s = due_us / 1e6 - time.time()
-    if left_s < 10.0:
-        with connect(case.rig.address, case.rig.folder) as sql:  # type: ignore[attr-defined]
-            due_us = int((time.time() + 10.0) * 1e6)
-            sql.execute("update sessions set due_us = %s where due_us is not null and status = 'parked'", (due_us,))
-    case.rig.kill(worker)
-    return due_us
 
 
 async def drain(address: str, home: Path) -> bool:

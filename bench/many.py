@@ -172,7 +172,9 @@ def main() -> int:
     good = True
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o711)
-        with postgres_server(Path(folder) / "postgres", free_port(), PASSWORD, durable=True) as address:
+        with postgres_server(
+            Path(folder) / "postgres", free_port(), PASSWORD, durable=True, connections=400
+        ) as address:
             for name in given.cases or cases:
                 good &= anyio.run(cases[name], address.replace("@", f":{PASSWORD}@"), Path(folder))
     return 0 if good else 1

@@ -7,12 +7,17 @@ of 0 it serves none: it takes each session that the notification `bare` names, w
 
 from __future__ import annotations
 
+import queue
 import signal
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import anyio.from_thread
@@ -20,16 +25,19 @@ import anyio.to_thread
 
 from holdfast.brain.shift import alongside
 from holdfast.clock import SystemClock, boot_s
-from holdfast.errors import Fenced, HoldfastError, LeaseHeld
+from holdfast.errors import Fenced, HeadMoved, HoldfastError, LeaseHeld
+from holdfast.fleet.dispatch import Handler
 from holdfast.fleet.serve import SHARED_LOOK_S, Service, Share
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.log.postgres.beats import TTL_S
 from holdfast.log.postgres.connect import connect
 from holdfast.log.worker_locks import Worker
+from holdfast.session.rows import is_due
 from tests.log.child import say
 from tests.log.elsewhere import There, opened
 from tests.log.processes import ROOT, line
 from tests.log.rigs import PostgresRig
+from tests.support.waiting import PATIENCE_S
 
 
 async def main(address: str, folder: str, home: Path, limit: int, hold_s: float) -> None:
@@ -41,7 +49,12 @@ async def main(address: str, folder: str, home: Path, limit: int, hold_s: float)
 
         async def handle(session_id: str) -> None:
             try:
-                lease = await store.acquire(session_id, case.shift(mine.worker_id))
+                row = await store.find(session_id)
+                if not is_due(row, clock.now_us()):
+                    return
+                lease = await store.acquire(session_id, case.shift(mine.worker_id), head=row.head)
+            except HeadMoved:
+                return  # as a brain, which would look again
             except LeaseHeld:
                 say("held", session_id, 0, 0)
                 raise
@@ -73,15 +86,7 @@ async def main(address: str, folder: str, home: Path, limit: int, hold_s: float)
         )
         store.listen(service.ring)
 
-        def listen() -> None:
-            with connect(address, folder) as listens:
-                listens.execute("listen bare")
-                for note in listens.notifies():
-                    anyio.from_thread.run(handle, note.payload)
-
-        async def bare() -> None:
-            await anyio.to_thread.run_sync(listen, abandon_on_cancel=True)
-
+        bare = partial(anyio.to_thread.run_sync, _hear, address, folder, handle, abandon_on_cancel=True)
         say("ready", "-", 0, 0)
 
         async def until_terminated() -> None:
@@ -92,6 +97,56 @@ async def main(address: str, folder: str, home: Path, limit: int, hold_s: float)
         await alongside(until_terminated, (lambda: service.run(handle)) if limit else bare)
         mine.close()
     say("left", "-", 0, f"{boot_s():.6f}")
+
+
+def _hear(address: str, folder: str, handle: Handler) -> None:
+    """Handle each session that a bare notification names."""
+
+    async def take(session_id: str) -> None:
+        await handle(session_id)
+
+    with connect(address, folder) as listens:
+        listens.execute("listen bare")
+        for note in listens.notifies():
+            anyio.from_thread.run(take, note.payload)
+
+
+class Said(NamedTuple):
+    """A line of a worker: what it did with which session, under which epoch, and when."""
+
+    what: str
+    session: str
+    epoch: int
+    at_s: float
+
+
+class Ears:
+    """Reads what all workers say."""
+
+    def __init__(self, children: list[subprocess.Popen[str]]) -> None:
+        self.lines: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self.counts: Counter[str] = Counter()
+        for child in children:
+            threading.Thread(target=self._listen, args=(child,), daemon=True).start()
+
+    def _listen(self, child: subprocess.Popen[str]) -> None:
+        assert child.stdout is not None
+        for text in child.stdout:
+            what, session, epoch, rest = text.split()
+            self.counts[what] += 1
+            at_s = float(rest) if rest.replace(".", "").isdigit() else 0.0
+            self.lines.put(Said(what, session, int(epoch), at_s))
+
+    def next(self, what: str) -> Said:
+        """The next line of that kind."""
+        while True:
+            said = self.lines.get(timeout=PATIENCE_S)
+            if said.what == what:
+                return said
+
+    def several(self, what: str, count: int) -> list[Said]:
+        """The next lines of that kind."""
+        return [self.next(what) for _ in range(count)]
 
 
 @contextmanager

@@ -82,7 +82,9 @@ def redis_server(folder: Path, port: int, password: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def postgres_server(folder: Path, port: int, password: str, *, durable: bool = False) -> Iterator[str]:
+def postgres_server(
+    folder: Path, port: int, password: str, *, durable: bool = False, connections: int = 100
+) -> Iterator[str]:
     """A PostgreSQL on this port, whose data is in the folder; its address without the password.
 
     Unless it is durable, it leaves syncing to the system: its data survives its own end, not that of the machine.
@@ -97,6 +99,7 @@ def postgres_server(folder: Path, port: int, password: str, *, durable: bool = F
         done = subprocess.run([str(initdb), *words], cwd=folder, env=env, capture_output=True, **user, check=False)
         assert done.returncode == 0, done.stderr.decode()
     settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+    settings += ["-c", f"max_connections={connections}"]
     settings += [] if durable else ["-c", "fsync=off"]
     command = [str(initdb.with_name("postgres")), "-D", "data", "-p", str(port), *settings]
     with _running(command, folder, env, port):

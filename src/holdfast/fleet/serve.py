@@ -91,7 +91,7 @@ class Service:
         on_error: OnError,
         share: Share | None = None,
         rung: Callable[[], Collection[str]] = tuple,
-        look_s: float = LOOK_S,
+        look_s: float | None = None,
     ) -> None:
         self._board = board
         self._clock = clock
@@ -100,7 +100,7 @@ class Service:
         self._on_error = on_error
         self._share = share
         self._rung = rung
-        self._look_s = look_s
+        self._look_s = look_s or LOOK_S
         self._crew: Crew | None = None
         self._rings: list[str] = []
         self._bell = anyio.Event()

@@ -32,7 +32,7 @@ from holdfast.brain.recall import recall
 from holdfast.brain.shift import alongside
 from holdfast.clock import SystemClock, local_time, rfc3339
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.fleet.serve import LOOK_S, SHARED_LOOK_S, Service
+from holdfast.fleet.serve import SHARED_LOOK_S, Service
 from holdfast.log.base import Which
 from holdfast.log.search.index import SearchIndex, search_path
 from holdfast.service.event_lines import counted, one_line
@@ -133,7 +133,7 @@ async def serve_sessions(
             on_error=work.failed,
             share=share_of(runtime),
             rung=bell.waiting,
-            look_s=SHARED_LOOK_S if runtime.store.place_id else LOOK_S,
+            look_s=SHARED_LOOK_S if runtime.store.place_id else None,
         )
         runtime.store.listen(service.ring)
         try:
