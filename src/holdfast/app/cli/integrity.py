@@ -286,7 +286,7 @@ async def _take_over(call: Call, address: str, place: str) -> int:
             "Sessions continue with the next worker. Commands that ran on the lost machine have an unknown outcome."
         )
         if not call.settings.objects:
-            call.note("Their workspaces are lost with it: no object store is set (docs/lost-machines.md).")
+            call.note("Their workspaces are lost with it: no object store is set (docs/many-machines.md).")
     return 0
 
 
