@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 import anyio
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
@@ -41,6 +44,11 @@ class SystemClock:
 def boot_s() -> float:
     """Seconds since this machine started, with those that it slept: for limits that others count too."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def boot_id() -> str:
+    """Return the kernel's id of this boot: data not synced before another boot does not count (S8)."""
+    return _BOOT_ID.read_text().strip()
 
 
 DAY = "%Y-%m-%d"

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from holdfast.clock import boot_id
 from holdfast.errors import CannotRunSafely, SandboxUnavailable, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.hands import host
@@ -226,7 +227,7 @@ async def test_many_hands_at_once_on_one_machine(tmp_path: Path) -> None:
 def test_this_host_has_a_name(tmp_path: Path) -> None:
     assert host.host_id() == host.host_id()
     assert len(host.host_id()) == 16
-    assert len(host.boot_id()) == 36
+    assert len(boot_id()) == 36
     folder = host.run_directory(os.getuid())
     assert folder.stat().st_mode & 0o777 == 0o700
     assert len(str(folder)) < 60

@@ -27,14 +27,14 @@ from holdfast.app.settings.targets import outlets
 from holdfast.app.settings.values import postgres_address
 from holdfast.brain.doors import Doors, Kinds, NoObserver, Observer, Worker, uptime
 from holdfast.brain.recall import recall
-from holdfast.clock import Clock, SystemClock
+from holdfast.clock import Clock, SystemClock, boot_id
 from holdfast.egress.base import Egress
 from holdfast.environment.store import LayerStore
 from holdfast.errors import CannotRunSafely, HoldfastError, NeedsProgram, UnknownSession
 from holdfast.facts.codec import SCHEMA
 from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
 from holdfast.hands.base import Provider
-from holdfast.hands.host import boot_id, host_id
+from holdfast.hands.host import host_id
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.kinds import KINDS, LOOP

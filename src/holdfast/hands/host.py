@@ -10,7 +10,6 @@ from pathlib import Path
 from holdfast.errors import CannotRunSafely
 
 _MACHINE_ID = Path("/etc/machine-id")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def host_id() -> str:
@@ -21,11 +20,6 @@ def host_id() -> str:
         name = ""
     name = name or os.uname().nodename
     return hashlib.sha256(b"holdfast host " + name.encode()).hexdigest()[:16]
-
-
-def boot_id() -> str:
-    """Return the kernel's id of this boot: data not synced before another boot does not count (S8)."""
-    return _BOOT_ID.read_text().strip()
 
 
 def run_directory(uid: int) -> Path:

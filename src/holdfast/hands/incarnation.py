@@ -13,7 +13,7 @@ from typing import NamedTuple
 import anyio
 import msgspec
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, boot_id
 from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
@@ -23,7 +23,7 @@ from holdfast.hands.box import processes
 from holdfast.hands.box.processes import is_locked
 from holdfast.hands.box.supervisor import mounts
 from holdfast.hands.box.supervisor.journal import replay
-from holdfast.hands.host import boot_id, host_id, run_directory
+from holdfast.hands.host import host_id, run_directory
 from holdfast.hands.launch import (
     Launch,
     Laying,

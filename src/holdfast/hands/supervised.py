@@ -18,6 +18,7 @@ from typing import BinaryIO
 import anyio
 import msgspec
 
+from holdfast.clock import boot_id
 from holdfast.errors import Fenced, HandsError, HandsLost
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, Output
@@ -26,7 +27,7 @@ from holdfast.hands.box.agent.output import piece_of
 from holdfast.hands.box.processes import is_locked
 from holdfast.hands.box.supervisor import mounts
 from holdfast.hands.box.supervisor.journal import Testimony, replay
-from holdfast.hands.host import boot_id, host_id
+from holdfast.hands.host import host_id
 from holdfast.hands.launch import remove_folder
 from holdfast.hands.talk import ANSWER_S, Gone, Talk
 

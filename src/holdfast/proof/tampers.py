@@ -303,7 +303,7 @@ import sys
 
 if os.environ.get("PYTEST_ADDOPTS") != "--collect-only":
     os.environ["PYTEST_ADDOPTS"] = "--collect-only"
-    os.execv(sys.executable, sys.orig_argv)"""
+    os.execvp(sys.orig_argv[0], sys.orig_argv)"""
 """Begins the run again with the variable: set in a run that has begun, it changes no result."""
 
 _MAKES: Mapping[TamperClass, Mapping[str, Make]] = {

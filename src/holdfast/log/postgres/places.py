@@ -13,11 +13,11 @@ from typing import Self
 
 import msgspec
 
+from holdfast.clock import boot_id
 from holdfast.errors import LeaseHeld
 from holdfast.facts.codec import SCHEMA
 from holdfast.facts.session import SessionCreated, travels
 from holdfast.facts.shift import ShiftStarted
-from holdfast.hands.host import boot_id
 from holdfast.ids import Entropy
 from holdfast.log.postgres.connect import PostgresDatabase
 from holdfast.log.transaction import Transaction
