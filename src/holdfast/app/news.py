@@ -48,8 +48,10 @@ SYSTEM = Caller("system")
 async def take_in(runtime: Runtime, session_id: str) -> bool:
     """Post the news of a session's jobs and services from its hands; return True if there was any.
 
-    Raises `HandsError` when the hands do not answer now.
+    Raises `HandsError` when the hands do not answer now. Hands of another home are asked by that.
     """
+    if await runtime.store.is_elsewhere(session_id):
+        return False
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     if state.created is None or not (state.live_jobs() or state.services):
         return False
@@ -86,6 +88,8 @@ async def end_jobs(runtime: Runtime, session_id: str) -> int:
     at_work = state.hands_at_work()
     if state.created is None or not at_work:
         return 0
+    if await runtime.store.is_elsewhere(session_id):
+        raise HandsError("they run at another home: end them there with `holdfast stop --all`")
     provider = runtime.provider(state.created.workspace)
     running = [(job.hands_id, job.call_id) for job in state.live_jobs()]
     running += [(each.hands_id, each.call_id) for each in state.services.values() if not each.standing]

@@ -126,6 +126,8 @@ async def serve_all(
             on_error=failed,
             share=share_of(runtime),
         )
+        await runtime.store.enroll(runtime.worker.worker_id, limit)
+        runtime.store.listen(service.ring)
         await alongside(lambda: service.run(handle), lambda: look_after(runtime))
     raise AssertionError("a service ends by being cancelled")
 

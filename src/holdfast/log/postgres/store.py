@@ -124,13 +124,16 @@ class PostgresStore(SqlStore[PostgresReader]):
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """Return due sessions that this place can run. See `Index.due`."""
         due = await super().due(now_us, up)
-        wary = self._beats.is_wary()
-
-        def look(reader: PostgresReader) -> set[str]:
-            return self._at.elsewhere(reader.database, due, wary=wary)
-
-        left = await self._read(look) if due else set()
+        left = await self._elsewhere(due) if due else set()
         return [session_id for session_id in due if session_id not in left]
+
+    async def is_elsewhere(self, session_id: str) -> bool:
+        """Return True for a session that only another home can run now: its sandbox and its workspace are there."""
+        return bool(await self._elsewhere([session_id]))
+
+    async def _elsewhere(self, sessions: list[str]) -> set[str]:
+        wary = self._beats.is_wary()
+        return await self._read(lambda reader: self._at.elsewhere(reader.database, sessions, wary=wary))
 
     def listen(self, begin: Callable[[str], object]) -> None:
         """Call `begin` in this event loop with each session that the bell rings for, and that this place can run."""

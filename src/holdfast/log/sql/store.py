@@ -181,6 +181,10 @@ class SqlStore(ABC, Generic[R]):
         """Return the workers of all homes that share the log; empty where only one home can."""
         return []
 
+    async def is_elsewhere(self, session_id: str) -> bool:
+        """Return True for a session that only another home can run now: its sandbox and its workspace are there."""
+        return False
+
     async def is_served(self, session_id: str = "") -> bool:
         """Return True if a worker elsewhere, or here, runs that session when it is due; without one, any session."""
         return False
