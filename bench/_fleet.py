@@ -24,12 +24,13 @@ BUSY = 8
 TIMERS, BURST_S = 2_000, 60.0
 DRAINED, EXIT_S, MOVED_S = 14, 10.0, 3.0
 STORM, ROUNDS = 50, 20
+FAIR, PLACES, SHIFT_S = {"large": 5_000, "small": 10}, 10, 2.0
 LAST_S = 120.0
 
 
 def p(values: list[float], percent: int) -> float:
     """A percentile, in the unit of the values."""
-    return statistics.quantiles(values, n=100)[percent - 1] if len(values) > 1 else values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 async def wake(address: str, home: Path) -> bool:
@@ -140,6 +141,28 @@ async def drain(address: str, home: Path) -> bool:
     return exit_s <= EXIT_S and p(took_s, 95) <= MOVED_S
 
 
+async def fair(address: str, home: Path) -> bool:
+    """Many due sessions of one project and few of another, which were opened later, for a worker with few places."""
+    async with postgres_rig(home / "posts", address) as rig:
+        async with opened(rig.address, rig.folder, home / "opens", 8.0) as own:
+            case = There(PostgresRig(rig.address, rig.folder, home / "opens", own))
+            for name, count in FAIR.items():
+                for number in range(count):
+                    await case.begin(f"ses_{name}{number}", project=name)
+        with fleet(rig.address, rig.folder, [home / "fair"], limit=PLACES, hold_s=SHIFT_S) as children:
+            ears = Ears(children)
+            began_s, waits, small = boot_s(), list[float](), FAIR["small"]
+            while len(waits) < small:
+                said = await anyio.to_thread.run_sync(ears.next, "took")
+                if said.session.startswith("ses_small"):
+                    waits.append((said.at_s - began_s) / SHIFT_S)
+    print(
+        f"fair: {FAIR['large']:,} due sessions against {small}, {PLACES} places: the small project waits p95 "
+        f"{p(waits, 95):.2f} shifts (≤ 2), at most {max(waits):.2f}"
+    )
+    return p(waits, 95) <= 2.0
+
+
 async def storm(address: str, home: Path) -> bool:
     """Processes at one place that all want one session, again and again: one shift at a time."""
     async with postgres_rig(home / "posts", address) as rig:
@@ -169,4 +192,4 @@ async def storm(address: str, home: Path) -> bool:
     return len(shifts) == ROUNDS and apart and one and not counts["fenced"] and not counts["error"]
 
 
-CASES = {"wake": wake, "burst": burst, "drain": drain, "storm": storm}
+CASES = {"wake": wake, "burst": burst, "drain": drain, "storm": storm, "fair": fair}

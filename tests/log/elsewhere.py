@@ -36,9 +36,10 @@ class There(Scenario):
     def next_id(self) -> str:
         return new_event_id(SystemClock().now_us(), system_entropy)
 
-    async def begin(self, session_id: str, *, above: str = "", own: bool = True) -> None:
-        """Open a session, in a folder of its own that Holdfast made or in one of a user, and below another session."""
-        draft = self.created(parent=Parent(above, "call_1", 1) if above else None)
+    async def begin(self, session_id: str, *, above: str = "", own: bool = True, project: str = "") -> None:
+        """Open a session of a project, in a folder of Holdfast or of a user, and below another session."""
+        accounts = (session_id, f"project:{project}") if project else ()
+        draft = self.created(parent=Parent(above, "call_1", 1) if above else None, accounts=accounts)
         assert isinstance(draft.fact, SessionCreated)
         fact = msgspec.structs.replace(draft.fact, workspace=Workspace("/srv/work", disposable=own))
         await self.store.post(Post(session_id, "created", self.draft(fact)), create=True)

@@ -69,8 +69,9 @@ async def main(address: str, folder: str, home: Path, limit: int, hold_s: float)
                 with anyio.CancelScope(shield=True):
                     await store.release(lease)
 
-        async def names() -> list[str]:
-            return [row.worker_id for row in await store.fleet() if row.capacity and row.place == store.place_id]
+        async def names() -> tuple[list[str], list[str]]:
+            rows = [row for row in await store.fleet() if row.capacity]
+            return [row.worker_id for row in rows if row.place == store.place_id], [row.worker_id for row in rows]
 
         def failed(session_id: str, error: HoldfastError, again_s: float | None) -> None:
             say("error", session_id or "-", 0, type(error).__name__)
@@ -81,7 +82,7 @@ async def main(address: str, folder: str, home: Path, limit: int, hold_s: float)
             boot_id="",
             limit=limit,
             on_error=failed,
-            share=Share(mine.worker_id, names, clock),
+            share=Share(mine.worker_id, names, clock, lambda: store.free),
             look_s=SHARED_LOOK_S,
         )
         store.listen(service.ring)

@@ -135,7 +135,7 @@ class PostgresRig:
         self._off_us = 0
 
     def worker(self) -> str:
-        worker_id = f"wrk_{len(self._workers)}"
+        worker_id = f"wrk_{self.home.name}_{len(self._workers)}"  # unique among the places that share a log
         self._workers[worker_id] = Worker.start(self.home / "workers", worker_id)
         return worker_id
 

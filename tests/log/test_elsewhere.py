@@ -153,7 +153,7 @@ async def test_a_tree_stays_together_while_its_place_lives(rig: PostgresRig, tmp
         with pytest.raises(LeaseHeld, match="whose worker"):
             await case.take("ses_b")
         fleet = await store_of(case).fleet()
-        assert [(row.place, row.capacity, row.holds) for row in fleet] == [("plc_there", 0, 1)]
+        assert [(row.place, row.capacity, row.holds) for row in fleet] == [("plc_here", 0, 0), ("plc_there", 0, 1)]
         await store_of(other).close()
         assert await case.store.due(2**60) == ["ses_a", "ses_b"]
         await case.take("ses_b")

@@ -85,10 +85,11 @@ class Runtime:
             return await self.store.is_served(session_id)
         return is_served(self.home, database_path(self.settings))
 
-    async def workers(self) -> list[str]:
-        """The live workers of this home, which share the due sessions."""
+    async def workers(self) -> tuple[list[str], list[str]]:
+        """The live workers of this home, and of all homes, which share the due sessions."""
         here = self.store.place_id
-        return [row.worker_id for row in await self.fleet() if row.place == here and (row.capacity or not here)]
+        rows = [row for row in await self.fleet() if row.capacity or not here]
+        return [row.worker_id for row in rows if row.place == here], [row.worker_id for row in rows]
 
     async def fleet(self) -> list[WorkerRow]:
         """The live workers of this log; in a file they tell neither their capacity nor their program."""

@@ -33,23 +33,31 @@ LIST_S = 1.0
 """Time for which a list of due sessions is used before the rows are read again; reading a long list is slow."""
 
 
+Workers = Callable[[], Awaitable[tuple[Sequence[str], Sequence[str]]]]
+"""Lists the living workers of this home, and those of all homes that share the log."""
+
+
 class Share:
     """This worker's share of the due sessions, so that workers of one log do not all start the same session.
 
-    `workers` lists the living workers; it is called at most every `LOOK_S`.
+    `workers` is called at most every `LOOK_S`. Sessions that `free` names can begin in any home: they are divided among
+    all workers, and the others among those of this home.
     """
 
-    def __init__(self, worker_id: str, workers: Callable[[], Awaitable[Sequence[str]]], clock: Clock) -> None:
+    def __init__(
+        self, worker_id: str, workers: Workers, clock: Clock, free: Callable[[], Collection[str]] = tuple
+    ) -> None:
         self._worker_id = worker_id
         self._workers = workers
         self._clock = clock
-        self._place = (0, 1)
+        self._free = free
+        self._here, self._all = (0, 1), (0, 1)
         self._until_s = float("-inf")
         self._others: dict[str, float] = {}
 
-    def has(self, session_id: str) -> bool:
+    def has(self, session_id: str, *, free: bool) -> bool:
         """Return True for a session of this worker's share, as of the latest list."""
-        number, of = self._place
+        number, of = self._all if free else self._here
         return zlib.crc32(session_id.encode()) % of == number
 
     @property
@@ -64,13 +72,18 @@ class Share:
         """
         now_s = self._clock.monotonic_s()
         if now_s >= self._until_s:
-            names = sorted({*await self._workers(), self._worker_id})
-            self._place, self._until_s = (names.index(self._worker_id), len(names)), now_s + LOOK_S
-        mine, others = list[str](), list[str]()
+            self._here, self._all = (self._place_among(names) for names in await self._workers())
+            self._until_s = now_s + LOOK_S
+        mine, others, free = list[str](), list[str](), self._free()
         for session_id in due:
-            (mine if self.has(session_id) else others).append(session_id)
+            (mine if self.has(session_id, free=session_id in free) else others).append(session_id)
         self._others = {session_id: self._others.get(session_id, now_s) for session_id in others}
         return mine, [each for each in reversed(others) if self._others[each] <= now_s - HELP_S]
+
+    def _place_among(self, workers: Sequence[str]) -> tuple[int, int]:
+        """Return the number of this worker among others, and how many there are."""
+        names = sorted({*workers, self._worker_id})
+        return names.index(self._worker_id), len(names)
 
 
 class Service:
@@ -113,9 +126,12 @@ class Service:
         if self._crew is not None:
             self._crew.stir()
 
-    def ring(self, session_id: str) -> None:
-        """Begin a due session of this worker's share before the rows are read. Call it in the event loop."""
-        if self._share is None or self._share.has(session_id):
+    def ring(self, session_id: str, *, free: bool) -> None:
+        """Begin a due session of this worker's share before the rows are read; call it in the event loop.
+
+        A `free` one can begin in any home.
+        """
+        if self._share is None or self._share.has(session_id, free=free):
             self._rings.append(session_id)
             self._bell.set()
 

@@ -283,7 +283,10 @@ class Index(Protocol):
         ...
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """Return due sessions (`holdfast.session.rows.due_at`) that no live process holds, longest due first."""
+        """Return due sessions (`holdfast.session.rows.due_at`) that no live process holds.
+
+        The longest due come first, but projects take turns.
+        """
         ...
 
     async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:

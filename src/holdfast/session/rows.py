@@ -5,7 +5,9 @@ The log computes these in its append transaction; `verify` recomputes them from 
 
 from __future__ import annotations
 
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterable
+from typing import Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +31,8 @@ from holdfast.session.fold.hands import RESTING
 from holdfast.session.home import HOME, home_changes
 from holdfast.session.money import path_of
 from holdfast.session.state import CLOCK_STEP_US
+
+T = TypeVar("T")
 
 RowStatus = Literal["runnable", "parked", "done", "failed", "cancelled"]
 """Status of a session without a lease. `running` is derived from a live lease (S5)."""
@@ -278,6 +282,23 @@ def _due(due_us: int | None, boot_id: str = "", booted_us: int = 0) -> dict[str,
 
 
 ItemStatus = Literal["open", "approved", "denied", "expired", "superseded"]
+
+
+_PROJECT = '"project:'
+
+
+def in_turns(due: Iterable[tuple[str, T]]) -> list[T]:
+    """Order due sessions so that projects take turns: the first of each, then the second of each, and so on.
+
+    Each has the accounts of its row as stored text; all sessions without a project count as one project.
+    """
+    before, ranked = Counter[str](), list[tuple[int, T]]()
+    for accounts, each in due:
+        _, _, named = accounts.partition(_PROJECT)
+        ranked.append((before[named], each))
+        before[named] += 1
+    ranked.sort(key=lambda pair: pair[0])
+    return [each for _, each in ranked]
 
 
 class ItemRow(msgspec.Struct, frozen=True, kw_only=True):

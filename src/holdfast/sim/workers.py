@@ -174,8 +174,9 @@ class Workers(Storm):
     async def _serve(self, process: Process, *, reads: int) -> None:
         clock = ClockDoor(process)
 
-        async def workers() -> list[str]:
-            return [f"wrk_{name}" for name in self._living()]
+        async def workers() -> tuple[list[str], list[str]]:
+            names = [f"wrk_{name}" for name in self._living()]
+            return names, names
 
         share = Share(process.worker.worker_id, workers, clock)
         service = Service(

@@ -386,4 +386,4 @@ async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
 
 def share_of(runtime: Runtime) -> Share:
     """Return the share of this worker among those that serve the same log."""
-    return Share(runtime.worker.worker_id, runtime.workers, SystemClock())
+    return Share(runtime.worker.worker_id, runtime.workers, SystemClock(), lambda: runtime.store.free)

@@ -64,10 +64,12 @@ class Place(msgspec.Struct, frozen=True):
             "ttl_s": ttl_s,
         }
 
-    def elsewhere(self, db: PostgresDatabase, sessions: list[str], *, wary: bool) -> set[str]:
-        """Return the sessions that no worker of this place can run now."""
+    def standing(self, db: PostgresDatabase, sessions: list[str], *, wary: bool) -> tuple[set[str], frozenset[str]]:
+        """Return the sessions that no worker of this place can run now, and those that any place can begin."""
         values = {"names": sessions, "place": self.place_id, "vocabulary": SCHEMA, "wary": wary}
-        return {name for (name,) in db.run("elsewhere", values)}
+        found = db.run("standing", values).fetchall()
+        away = {name for name, elsewhere in found if elsewhere}
+        return away, frozenset(name for name, _ in found if name not in away)
 
     def write(self, db: PostgresDatabase, done: Transaction, *, wary: bool) -> None:
         """Write the places of trees that a transaction opened, took, or removed.
@@ -82,6 +84,7 @@ class Place(msgspec.Struct, frozen=True):
                 db.run("open_tree", {"root": row.root, "place": at, "travels": goes})
             elif isinstance(fact, ShiftStarted):
                 values = {"root": row.root, "place": self.place_id, "keeps": self.keeps, "wary": wary}
+                db.run("lock_tree", {"root": row.root})  # so that `take_tree` sees what others wrote
                 if db.run("take_tree", values).fetchone() is None:
                     raise self._away(db, row)
         for session_id in done.removed:

@@ -28,7 +28,7 @@ from holdfast.log.postgres.migrate import check
 from holdfast.log.postgres.patience import PATIENCE_S, Patience
 from holdfast.log.postgres.places import Place
 from holdfast.log.postgres.read import PostgresReader, TableProbe
-from holdfast.log.sql.store import SqlStore
+from holdfast.log.sql.store import Begin, SqlStore
 from holdfast.log.sql.threads import ConnectionThread, Soon, Watch, soon_here
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Look
@@ -63,7 +63,7 @@ class PostgresStore(SqlStore[PostgresReader]):
     ) -> None:
         self._connect = partial(connect, address, folder)
         self._at, self.place_id = place, place.place_id
-        self._begin: Callable[[str], None] | None = None
+        self._begin: Begin | None = None
         self._beats = Beats(self._connect, place, ttl_s)
         super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S, self._heard))
         self._bell = Bell(self._connect)
@@ -124,25 +124,27 @@ class PostgresStore(SqlStore[PostgresReader]):
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """Return due sessions that this place can run. See `Index.due`."""
         due = await super().due(now_us, up)
-        left = await self._elsewhere(due) if due else set()
+        left, self.free = await self._standing(due) if due else (set[str](), frozenset[str]())
         return [session_id for session_id in due if session_id not in left]
 
     async def is_elsewhere(self, session_id: str) -> bool:
         """Return True for a session that only another home can run now: its sandbox and its workspace are there."""
-        return bool(await self._elsewhere([session_id]))
+        left, _ = await self._standing([session_id])
+        return bool(left)
 
-    async def _elsewhere(self, sessions: list[str]) -> set[str]:
+    async def _standing(self, sessions: list[str]) -> tuple[set[str], frozenset[str]]:
+        """Return those of the sessions that only another home can run, and those that any home can begin."""
         wary = self._beats.is_wary()
-        return await self._read(lambda reader: self._at.elsewhere(reader.database, sessions, wary=wary))
+        return await self._read(lambda reader: self._at.standing(reader.database, sessions, wary=wary))
 
-    def listen(self, begin: Callable[[str], object]) -> None:
+    def listen(self, begin: Begin) -> None:
         """Call `begin` in this event loop with each session that the bell rings for, and that this place can run."""
         self._begin = partial(_soon, soon_here(), begin)
 
     def _heard(self, rings: list[str]) -> None:
         for session_id, _, place in (ring.partition(" ") for ring in rings):
             if session_id and place in ("", self._at.place_id) and self._begin is not None:
-                self._begin(session_id)
+                self._begin(session_id, free=not place)
 
     async def enroll(self, worker_id: str, limit: int) -> None:
         """Tell other processes that this worker runs up to `limit` sessions at a time."""
@@ -220,7 +222,7 @@ class PostgresStore(SqlStore[PostgresReader]):
         return result
 
 
-def _soon(soon: Soon, begin: Callable[[str], object], session_id: str) -> None:
+def _soon(soon: Soon, begin: Begin, session_id: str, *, free: bool) -> None:
     """Call `begin` in that loop, unless the loop has ended."""
     with suppress(RuntimeError):
-        soon(lambda: begin(session_id))
+        soon(lambda: begin(session_id, free=free))

@@ -114,14 +114,16 @@ select worker_id, place, host, program, vocabulary, capacity,
     (extract(epoch from clock_timestamp() - beat_at) * 1000000)::bigint
 from living order by place, worker_id;
 
--- name: elsewhere
--- Those of the sessions that a place cannot run: their tree is at another place that it cannot leave, or where a worker
--- lives; or they have events that this program does not know.
-select session_id from unnest(cast(:names as text[])) as each(wanted) join sessions on session_id = wanted
-    left join trees using (root)
-where vocabulary > :vocabulary or place not in ('', :place) and (
-    not (travels and keeps) or exists (select 1 from workers where workers.place = trees.place and
-        (:wary or worker_id in (select worker_id from living))));
+-- name: standing
+-- Those of the sessions that a place does not have. True for those that it cannot run: their tree is at another place that
+-- it cannot leave, or where a worker lives; or they have events that this program does not know.
+select * from (
+    select session_id, vocabulary > :vocabulary or place <> '' and (
+        not (travels and keeps) or exists (select 1 from workers where workers.place = trees.place and
+            (:wary or worker_id in (select worker_id from living)))) as away
+    from unnest(cast(:names as text[])) as each(wanted) join sessions on session_id = wanted join trees using (root)
+    where place <> :place or vocabulary > :vocabulary
+) as found;
 
 -- name: served
 -- True if a worker that lives can run a session; without one, if any worker lives.
@@ -135,8 +137,11 @@ insert into trees (root, place, travels, keeps) values (:root, :place, :travels,
 on conflict (root) do update set travels = trees.travels and excluded.travels,
     place = case trees.place when '' then excluded.place else trees.place end;
 
+-- name: lock_tree
+select 1 from trees where root = :root for update;
+
 -- name: take_tree
--- Makes a place that of a tree. No row comes back if it cannot be; see `elsewhere`.
+-- Makes a place that of a tree. No row comes back if it cannot be; see `standing`.
 insert into trees (root, place, travels, keeps) values (:root, :place, false, :keeps)
 on conflict (root) do update set place = excluded.place, keeps = excluded.keeps
 where trees.place in ('', excluded.place) or trees.travels and trees.keeps and not exists (

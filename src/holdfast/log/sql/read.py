@@ -22,7 +22,7 @@ from holdfast.log.sql.tables import SqlView, account_row, item_row, number, sess
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.money import AccountRow
-from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
+from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime, in_turns
 from holdfast.session.state import CLOCK_STEP_US
 
 T = TypeVar("T")
@@ -136,9 +136,9 @@ class Reader(ABC):
         return dict(found)
 
     def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str]]:
-        """`(session, holder)` of due sessions, longest due first."""
+        """`(session, holder)` of due sessions, longest due first, projects in turns."""
         found = self._rows("due", now_us=now_us, future_us=now_us + CLOCK_STEP_US, **_of_boot(up)).fetchall()
-        return [(session_id, holder) for session_id, holder, _ in found]
+        return in_turns((accounts, (session_id, holder)) for session_id, holder, accounts, _ in found)
 
     def due_later(self, now_us: int, up: Uptime | None) -> int | None:
         """Return the earliest due time after now of a parked session."""

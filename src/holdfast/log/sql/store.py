@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 import anyio
 
@@ -32,6 +32,14 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Reader)
 
 
+class Begin(Protocol):
+    """Begins a session that is due; a `free` one can begin in any home."""
+
+    def __call__(self, session_id: str, *, free: bool) -> object:
+        """Begin it, soon."""
+        ...
+
+
 class SqlStore(ABC, Generic[R]):
     """Implements Log, Snapshots, Leases, Index, and Removals (`holdfast.log.base`).
 
@@ -41,6 +49,9 @@ class SqlStore(ABC, Generic[R]):
 
     place_id: str = ""
     """Id of this home, where several can share the log."""
+
+    free: frozenset[str] = frozenset()
+    """Those of the sessions that `due` returned last that no home has begun yet, where several can share the log."""
 
     def __init__(self, workers: Path, clock: Clock, entropy: Entropy, watch: Watch) -> None:
         self._workers = workers
@@ -171,7 +182,7 @@ class SqlStore(ABC, Generic[R]):
     async def confirm(self, lease: Lease) -> None:
         """See `Leases.confirm`. While this process lives, its leases can only be stolen."""
 
-    def listen(self, begin: Callable[[str], object]) -> None:
+    def listen(self, begin: Begin) -> None:
         """Call `begin` with each session that another process rings for. Here they see each other's appends."""
 
     async def enroll(self, worker_id: str, limit: int) -> None:

@@ -99,6 +99,18 @@ async def due_sessions_come_longest_due_first(rig: Rig) -> None:
     assert await rig.store.due(LATER_US + 3) == ["ses_b", "ses_d", "ses_a"]
 
 
+async def projects_take_turns(rig: Rig) -> None:
+    """Many due sessions of a project do not precede the few of another; within one, the longest due comes first."""
+    case = Scenario(rig)
+    for number in range(5):
+        await case.open(f"ses_a{number}", accounts=(f"ses_a{number}", "project:a"))
+    for number in range(2):
+        await case.open(f"ses_b{number}", accounts=(f"ses_b{number}", "project:b"))
+    await case.open("ses_c")
+    order = ["ses_a0", "ses_b0", "ses_c", "ses_a1", "ses_b1", "ses_a2", "ses_a3", "ses_a4"]
+    assert await rig.store.due(LATER_US) == order
+
+
 async def a_runnable_session_is_due_under_any_clock(rig: Rig) -> None:
     """A runnable session is due even when the clock is before its latest event."""
     case = Scenario(rig)
