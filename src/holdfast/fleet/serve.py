@@ -72,18 +72,14 @@ class Share:
         """
         now_s = self._clock.monotonic_s()
         if now_s >= self._until_s:
-            self._here, self._all = (self._place_among(names) for names in await self._workers())
+            lists = [sorted({*workers, self._worker_id}) for workers in await self._workers()]
+            self._here, self._all = [(names.index(self._worker_id), len(names)) for names in lists]
             self._until_s = now_s + LOOK_S
         mine, others, free = list[str](), list[str](), self._free()
         for session_id in due:
             (mine if self.has(session_id, free=session_id in free) else others).append(session_id)
         self._others = {session_id: self._others.get(session_id, now_s) for session_id in others}
         return mine, [each for each in reversed(others) if self._others[each] <= now_s - HELP_S]
-
-    def _place_among(self, workers: Sequence[str]) -> tuple[int, int]:
-        """Return the number of this worker among others, and how many there are."""
-        names = sorted({*workers, self._worker_id})
-        return names.index(self._worker_id), len(names)
 
 
 class Service:
