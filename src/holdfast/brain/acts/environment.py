@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -214,7 +212,12 @@ async def _moved_here(shift: Shift, workspace: Workspace) -> bool:
     state, folder = shift.state, Path(workspace.path)
     if state.work_home in ("", shift.doors.worker.place) or not workspace.disposable or not state.snapshot:
         return False
-    await anyio.to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+    await anyio.to_thread.run_sync(shift.doors.discard, workspace)
+    if folder.exists():
+        raise CannotRunSafely(
+            f"the workspace {folder} was changed at another home since, and is not in this one; nothing was started: "
+            "use the same path for the home as there"
+        )
     return await _put_back(shift, workspace)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -42,11 +43,13 @@ class Place(msgspec.Struct, frozen=True):
         """Return the place of the home with this folder of lock files. Its id is random, and kept in that folder."""
         path = workers / "place"
         workers.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(f"plc_{entropy(16).hex()}")
-        except FileExistsError:
-            pass
+        if not path.exists():
+            new = f"plc_{entropy(16).hex()}"
+            draft = path.with_name(f".{new}")
+            draft.write_text(new, encoding="utf-8")
+            with suppress(FileExistsError):  # another process was faster
+                os.link(draft, path)
+            draft.unlink()
         found = os.stat(workers)
         seat = f"{boot_id()} {found.st_dev}:{found.st_ino}"
         return cls(path.read_text(encoding="utf-8"), seat, keeps, platform.node(), program)
