@@ -39,10 +39,12 @@ def facts(told: Any) -> Any:
 def known(now: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
     """Return a state without the settings that its session and its items could not have yet; they must be empty.
 
-    The number by which hands know the latest shift follows from its event, and came later too.
+    The number by which hands know the latest shift follows from its event, and came later too, as did the homes of the
+    session, which are empty where one has the log.
     """
     assert now["fence"] >> 32 == (now["epoch"] if now["fence"] else 0)
-    now = {name: value for name, value in now.items() if name != "fence"}
+    assert now["home_id"] == now["work_home"] == ""
+    now = {name: value for name, value in now.items() if name not in ("fence", "home_id", "work_home")}
     asks = {name: as_before(ask, before["asks"][name]) for name, ask in now.get("asks", {}).items()}
     now = {**now, "asks": asks} if "asks" in now else now
     return {**now, "created": as_before(now["created"], before["created"])} if now["created"] else now
