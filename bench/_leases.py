@@ -36,7 +36,7 @@ async def sessions(address: str, home: Path, place: str) -> AsyncIterator[tuple[
             here = PostgresRig(rig.address, rig.folder, home / place, store)
             case = There(here)
             for session_id in SESSIONS:
-                await case.open(session_id)
+                await case.begin(session_id)
             yield case, rig
             here.kill_all()
 
