@@ -58,11 +58,19 @@ def test_a_stopped_worker_lets_go_and_the_next_one_goes_on(
     with working(home=holdfast_home) as worker:
         type("run", "x", "--model", slow, "--session-id", "k", "--detach").went()
         until(lambda: json.loads(type("ps", "--json").out)["state"] == "running", worker)
+        head, row = type("ps", "--workers").went().out.splitlines()
+        assert (head.split()[:4], row.split()[1:2], row.split()[3]) == (
+            ["WORKER", "HOME", "HOST", "SESSIONS"],
+            ["this"],
+            "1",
+        )
         worker.send_signal(number)
         ended(worker).went(code)
     row = json.loads(type("ps", "--json").out)
     assert (row["state"], row["detail"]) == ("runnable", "the process was asked to stop")
     assert not is_served(open_home(holdfast_home))
+    assert type("ps", "--workers").went().out == "no worker serves this log; start one: holdfast worker\n"
+    assert "lists no sessions" in type("ps", "--workers", "--all").went(2).err
     script(tmp_path / "slow.json", turn(text="late"))
     with working(home=holdfast_home) as worker:
         assert is_served(open_home(holdfast_home))
