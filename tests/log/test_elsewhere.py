@@ -16,7 +16,7 @@ import pytest
 from holdfast.errors import LeaseHeld, LogUnavailable
 from holdfast.facts.codec import SCHEMA
 from holdfast.log.postgres import store as store_module
-from holdfast.log.postgres.connect import FOLDER, connect
+from holdfast.log.postgres.connect import FOLDER, PostgresDatabase, connect
 from holdfast.log.postgres.migrate import check, migrate, take_over
 from holdfast.log.postgres.places import Place
 from holdfast.log.postgres.store import PostgresStore
@@ -29,6 +29,7 @@ from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.real
 
+WAITING = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'insert into trees'"
 TTL_S, PASSWORD = 2.0, "T0PS3CRET"
 
 
@@ -154,6 +155,13 @@ async def test_a_tree_stays_together_while_its_place_lives(rig: PostgresRig, tmp
             await case.take("ses_b")
         fleet = await store_of(case).fleet()
         assert [(row.place, row.capacity, row.holds) for row in fleet] == [("plc_here", 0, 0), ("plc_there", 0, 1)]
+        stores = (store_of(case), store_of(other))
+        assert [await store.is_elsewhere("ses_a") for store in stores] == [True, False]
+        assert [await store.is_served("ses_a") for store in stores] == [False, False]  # by commands only
+        await store_of(case).enroll("wrk_case", 4)
+        assert [await store_of(case).is_served(name) for name in ("ses_a", "")] == [False, True]
+        await store_of(other).enroll("wrk_other", 4)
+        assert await store_of(case).is_served("ses_a")
         await store_of(other).close()
         assert await case.store.due(2**60) == ["ses_a", "ses_b"]
         await case.take("ses_b")
@@ -177,6 +185,31 @@ async def test_trees_that_two_places_take_at_once_are_at_one_of_them(rig: Postgr
                 group.start_soon(take, other, "there", f"ses_{number}_child")
         assert {len(names) for names in took.values()} == {1}
         assert len(took) == 20
+
+
+async def test_a_take_that_waits_for_another_sees_the_worker_that_began_meanwhile(
+    rig: PostgresRig, tmp_path: Path
+) -> None:
+    """It was sent before that worker had a row, and waits for the row of the tree."""
+    with connect(rig.address, rig.folder) as takes, connect(rig.address, rig.folder) as beats:
+        async with at(rig, tmp_path / "there") as other:
+            await other.begin("ses_a")
+
+            async def take() -> None:
+                with pytest.raises(LeaseHeld, match="whose worker wrk_here"):
+                    await other.take()
+
+            def waits() -> bool:
+                return bool(beats.execute(WAITING).fetchall())
+
+            async with anyio.create_task_group() as group:
+                takes.execute("begin")
+                takes.execute("update trees set place = 'plc_here', keeps = true")
+                group.start_soon(take)
+                await anyio.to_thread.run_sync(until, waits)
+                beat = Place("plc_here", "here").beat(["wrk_here"], [1], 60.0)
+                PostgresDatabase(beats).run("beat", beat)
+                takes.execute("commit")
 
 
 async def test_a_worker_never_begins_what_a_newer_program_wrote(rig: PostgresRig, tmp_path: Path) -> None:

@@ -257,6 +257,7 @@ async def test_a_log_is_refused_before_anything_is_written(holdfast_home: Path, 
 
 
 FORMER = """
+drop function may_leave;
 drop view living;
 drop table workers, trees;
 create table workers (

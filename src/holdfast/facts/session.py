@@ -313,8 +313,10 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
 
 
 def travels(created: SessionCreated) -> bool:
-    """Return True if a session has nothing but its log and the snapshots of its workspace, so that any home that shares
-    both can run it. Missions, lists, and duties have branches, files, and state in the home that opened them."""
+    """Return True for a session that any home can run that has its log and the snapshots of its workspace.
+
+    Missions, lists, and duties have branches, files, and state in the home that opened them.
+    """
     parts = (created.mission, created.role, created.items, created.item, created.duty, created.firing)
     return created.workspace.disposable and not created.workspace.read_only and not any(parts)
 

@@ -82,6 +82,10 @@ class Share:
         return mine, [each for each in reversed(others) if self._others[each] <= now_s - HELP_S]
 
 
+async def _alone() -> tuple[Sequence[str], Sequence[str]]:
+    return (), ()
+
+
 class Service:
     """Runs due sessions of the whole log side by side, up to `limit` at a time.
 
@@ -107,7 +111,7 @@ class Service:
         self._boot_id = boot_id
         self._limit = limit
         self._on_error = on_error
-        self._share = share
+        self._share = share or Share("", _alone, clock)
         self._rung = rung
         self._look_s = look_s or LOOK_S
         self._crew: Crew | None = None
@@ -127,7 +131,7 @@ class Service:
 
         A `free` one can begin in any home.
         """
-        if self._share is None or self._share.has(session_id, free=free):
+        if self._share.has(session_id, free=free):
             self._rings.append(session_id)
             self._bell.set()
 
@@ -172,7 +176,7 @@ class Service:
             self._on_error("", error, pause_s)
             return pause_s
         self._failures = 0
-        longest_s = HELP_S if self._share is not None and self._share.waits else self._look_s
+        longest_s = HELP_S if self._share.waits else self._look_s
         return longest_s if next_us is None else min(longest_s, max(0.0, (next_us - now_us) / 1_000_000))
 
     async def _start(self, crew: Crew, now_us: int, up: Uptime) -> None:
@@ -182,8 +186,7 @@ class Service:
         if self._mine and now_s < self._until_s:
             crew.start(self._mine)
         else:
-            due = await self._board.due(now_us, up)
-            self._mine, others = await self._share.split(due) if self._share is not None else (due, [])
+            self._mine, others = await self._share.split(await self._board.due(now_us, up))
             self._until_s = now_s + LIST_S
             crew.start([*self._mine, *others])
         self._mine = [each for each in self._mine if each not in crew.running] if crew.full else []

@@ -285,7 +285,7 @@ class Index(Protocol):
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """Return due sessions (`holdfast.session.rows.due_at`) that no live process holds.
 
-        The longest due come first, but projects take turns.
+        The longest due come first, but those that share an account take turns with others.
         """
         ...
 

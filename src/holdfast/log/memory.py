@@ -11,7 +11,6 @@ from typing import TypeVar, get_args
 
 import anyio
 import anyio.lowlevel
-import msgspec
 
 from holdfast.clock import Clock
 from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
@@ -24,7 +23,17 @@ from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.money import AccountRow
-from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime, due_at, due_rank, in_turns, is_due
+from holdfast.session.rows import (
+    ItemRow,
+    RowStatus,
+    SessionRow,
+    Uptime,
+    due_at,
+    due_rank,
+    in_turns,
+    is_due,
+    shared_accounts,
+)
 
 T = TypeVar("T")
 
@@ -278,8 +287,8 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         rows = [row for row in self._tables.rows.values() if is_due(row, now_us, up)]
         rows.sort(key=lambda row: (due_rank(row, now_us), row.session_id))
-        named = in_turns((msgspec.json.encode(row.accounts).decode(), row) for row in rows)
-        return [row.session_id for row in named if row.holder not in self._live]
+        turns = in_turns((shared_accounts(row), row) for row in rows)
+        return [row.session_id for row in turns if row.holder not in self._live]
 
     async def accounts(self) -> list[AccountRow]:
         await anyio.lowlevel.checkpoint()

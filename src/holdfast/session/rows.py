@@ -6,7 +6,7 @@ The log computes these in its append transaction; `verify` recomputes them from 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Literal, TypeVar
 
 import msgspec
@@ -284,19 +284,20 @@ def _due(due_us: int | None, boot_id: str = "", booted_us: int = 0) -> dict[str,
 ItemStatus = Literal["open", "approved", "denied", "expired", "superseded"]
 
 
-_PROJECT = '"project:'
+def shared_accounts(row: SessionRow) -> tuple[str, ...]:
+    """Return the accounts that a session shares with other trees: those that follow the root's own in its path."""
+    return row.accounts[row.accounts.index(row.root) + 1 :] if row.root in row.accounts else ()
 
 
-def in_turns(due: Iterable[tuple[str, T]]) -> list[T]:
-    """Order due sessions so that projects take turns: the first of each, then the second of each, and so on.
+def in_turns(due: Iterable[tuple[Hashable, T]]) -> list[T]:
+    """Order due sessions so that those who pay take turns: the first of each, then the second of each, and so on.
 
-    Each has the accounts of its row as stored text; all sessions without a project count as one project.
+    Each comes with the accounts that it shares with other trees, in any form; those without one count as one.
     """
-    before, ranked = Counter[str](), list[tuple[int, T]]()
-    for accounts, each in due:
-        _, _, named = accounts.partition(_PROJECT)
-        ranked.append((before[named], each))
-        before[named] += 1
+    before, ranked = Counter[Hashable](), list[tuple[int, T]]()
+    for payer, each in due:
+        ranked.append((before[payer], each))
+        before[payer] += 1
     ranked.sort(key=lambda pair: pair[0])
     return [each for _, each in ranked]
 

@@ -14,10 +14,9 @@ from contextlib import suppress
 import psycopg
 
 from holdfast.clock import boot_s
-from holdfast.errors import LogUnavailable
 from holdfast.log.postgres.connect import Connection, PostgresDatabase
 from holdfast.log.postgres.places import Place
-from holdfast.log.sql.threads import Soon
+from holdfast.log.sql.threads import Soon, hand_over
 
 TTL_S = 8.0
 """Lifetime of a worker without a beat, in seconds."""
@@ -38,7 +37,7 @@ class Beats:
         self._sent_s = 0.0
         self._wary_until_s = 0.0
         self._looped_s = 0.0
-        self.trouble: psycopg.Error | LogUnavailable | None = None
+        self.trouble: psycopg.Error | None = None
         """Error of the last beat, if it failed."""
         self._soon: Soon | None = None
         self._stop = threading.Event()
@@ -88,17 +87,16 @@ class Beats:
 
         connection: Connection | None = None
         while not self._stop.is_set():
-            trouble: psycopg.Error | LogUnavailable | None = None
+            trouble: psycopg.Error | None = None
             if boot_s() < self._looped_s + self.ttl_s:
                 try:
                     connection = connection or self._open()
                     self._beat(connection)
-                except (psycopg.Error, LogUnavailable) as error:
+                except psycopg.Error as error:
                     _close(connection)
                     connection, trouble = None, error
-            with suppress(RuntimeError):  # the loop has ended, and this worker ends one lifetime later
-                if self._soon is not None:
-                    self._soon(looped)
+            if self._soon is not None:
+                hand_over(self._soon, looped)  # once the loop has ended, this worker ends one lifetime later
             with self._told:
                 self.trouble = trouble
                 self._told.notify_all()

@@ -6,7 +6,6 @@ A ring may be lost, since every process that waits also looks by itself.
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections.abc import Callable
 
@@ -14,7 +13,6 @@ import psycopg
 from psycopg.sql import SQL as Statement
 from psycopg.sql import Identifier
 
-from holdfast.errors import LogUnavailable
 from holdfast.log.postgres.connect import Connection, PostgresDatabase
 
 LAST_S = 1.0
@@ -26,45 +24,49 @@ class Bell:
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._rings: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._told = threading.Condition()
+        self._due: set[str] = set()
+        self._ended = False
         self._thread: threading.Thread | None = None
 
     def ring(self, session_id: str = "") -> None:
         """Ring for a session that is due; without one, for all that a worker left. Returns at once."""
-        with self._lock:
+        with self._told:
+            self._due.add(session_id)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="holdfast-log-bell", daemon=True)
                 self._thread.start()
-        self._rings.put(session_id)
+            self._told.notify()
 
     def close(self) -> None:
         """End the thread after the rings that wait. Safe to repeat."""
-        self._rings.put(None)
+        with self._told:
+            self._ended = True
+            self._told.notify()
         if self._thread is not None:
             self._thread.join(LAST_S)
 
     def _work(self) -> None:
         connection: Connection | None = None
-        while (first := self._rings.get()) is not None:
-            names = {first}
-            while not self._rings.empty():
-                name = self._rings.get()
-                if name is None:
-                    self._rings.put(None)
-                    break
-                names.add(name)
+        while due := self._next():
             try:
                 if connection is None:
                     connection = self._connect()
                     connection.execute("set synchronous_commit = off")
-                PostgresDatabase(connection).run("ring", {"names": sorted(names)})
-            except (psycopg.Error, LogUnavailable):  # the others look by themselves
+                PostgresDatabase(connection).run("ring", {"names": due})
+            except psycopg.Error:  # the others look by themselves
                 if connection is not None:
                     connection.close()
                 connection = None
         if connection is not None:
             connection.close()
+
+    def _next(self) -> list[str]:
+        """Wait for rings, and return all that there are; none at the end."""
+        with self._told:
+            self._told.wait_for(lambda: self._due or self._ended)
+            due, self._due = sorted(self._due), set()
+            return due
 
 
 def listen(connection: Connection) -> None:

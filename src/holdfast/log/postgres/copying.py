@@ -49,8 +49,7 @@ def to_postgres(file: Path, address: str, at: Place, is_live: IsLive, folder: st
     """Copy the log in a file into tables that have no session yet; they are created if needed.
 
     All sessions are at the place `at`. `is_live` tells whether a worker of that name lives. Raises `UsageError` for a
-    wrong source or target,
-    `LogUnavailable` while a worker holds a session, and what opening either log raises.
+    wrong source or target, `LogUnavailable` while a worker holds a session, and what opening either log raises.
     """
     if not file.is_file():
         raise UsageError(f"there is no log in {file}; nothing was copied")

@@ -12,7 +12,7 @@ from holdfast.log.postgres.connect import FOLDER, PostgresDatabase, connect, pla
 OFFSET_MAX_S = 5.0
 """Difference between the clocks of this machine and of the database that is tolerated."""
 
-CONNECTIONS_MIN = 12
+CONNECTIONS_MIN = 14
 """Connections that one process may open."""
 
 

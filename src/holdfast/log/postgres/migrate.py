@@ -16,7 +16,10 @@ from holdfast.log.sql.statements import schema
 TABLES = 7
 """Version of the tables in PostgreSQL. Up to 6 it was that of the tables in a file."""
 
+_OLDEST = 6
 _SCHEMA = ("schema.sql", "postgres_schema.sql")
+"""Makes tables of the oldest version; migrations do the rest."""
+
 _MIGRATIONS = {6: "postgres_from_6.sql"}
 _OLDEST_SERVER = 130_000
 _MIGRATE = "run `holdfast migrate` with its address"
@@ -65,8 +68,8 @@ def migrate(address: str, folder: str = FOLDER) -> tuple[int, int]:
             before = _version(connection) if _check_server(connection, place, holds_tables=False) else 0
             if before > TABLES:
                 raise _too_new(place, before)
-            files = [_MIGRATIONS[version] for version in range(before, TABLES)] if before else _SCHEMA
-            for statement in chain.from_iterable(schema(file) for file in files):
+            steps = [_MIGRATIONS[version] for version in range(before or _OLDEST, TABLES)]
+            for statement in chain.from_iterable(map(schema, steps if before else (*_SCHEMA, *steps))):
                 # Bytes decide the order of text, as in SQLite, and not the language of the server.
                 connection.execute(statement.replace(" text", ' text collate "C"'))
             PostgresDatabase(connection).run("set_schema_version", {"version": str(TABLES)})

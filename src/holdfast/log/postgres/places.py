@@ -87,7 +87,6 @@ class Place(msgspec.Struct, frozen=True):
                 db.run("open_tree", {"root": row.root, "place": at, "travels": goes})
             elif isinstance(fact, ShiftStarted):
                 values = {"root": row.root, "place": self.place_id, "keeps": self.keeps, "wary": wary}
-                db.run("lock_tree", {"root": row.root})  # so that `take_tree` sees what others wrote
                 if db.run("take_tree", values).fetchone() is None:
                     raise self._away(db, row)
         for session_id in done.removed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -14,7 +13,6 @@ import anyio.to_thread
 import psycopg
 
 from holdfast.clock import Clock
-from holdfast.errors import LogUnavailable
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft
 from holdfast.facts.shift import ShiftStarted
@@ -29,7 +27,7 @@ from holdfast.log.postgres.patience import PATIENCE_S, Patience
 from holdfast.log.postgres.places import Place
 from holdfast.log.postgres.read import PostgresReader, TableProbe
 from holdfast.log.sql.store import Begin, SqlStore
-from holdfast.log.sql.threads import ConnectionThread, Soon, Watch, soon_here
+from holdfast.log.sql.threads import ConnectionThread, Watch, hand_over, soon_here
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Look
 from holdfast.log.worker_locks import is_live
@@ -63,7 +61,7 @@ class PostgresStore(SqlStore[PostgresReader]):
     ) -> None:
         self._connect = partial(connect, address, folder)
         self._at, self.place_id = place, place.place_id
-        self._begin: Begin | None = None
+        self._begin: Callable[[str, bool], None] | None = None
         self._beats = Beats(self._connect, place, ttl_s)
         super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S, self._heard))
         self._bell = Bell(self._connect)
@@ -139,12 +137,13 @@ class PostgresStore(SqlStore[PostgresReader]):
 
     def listen(self, begin: Begin) -> None:
         """Call `begin` in this event loop with each session that the bell rings for, and that this place can run."""
-        self._begin = partial(_soon, soon_here(), begin)
+        soon = soon_here()
+        self._begin = lambda session_id, free: hand_over(soon, lambda: begin(session_id, free=free))
 
     def _heard(self, rings: list[str]) -> None:
         for session_id, _, place in (ring.partition(" ") for ring in rings):
             if session_id and place in ("", self._at.place_id) and self._begin is not None:
-                self._begin(session_id, free=not place)
+                self._begin(session_id, not place)
 
     async def enroll(self, worker_id: str, limit: int) -> None:
         """Tell other processes that this worker runs up to `limit` sessions at a time."""
@@ -172,12 +171,12 @@ class PostgresStore(SqlStore[PostgresReader]):
                 self._reading.check_open()
                 await anyio.to_thread.run_sync(self._beats.wait, abandon_on_cancel=True)
                 trouble = self._beats.trouble
-                if isinstance(trouble, LogUnavailable) or (trouble is not None and not is_lost(trouble)):
+                if trouble is not None and not is_lost(trouble):
                     break
             else:
                 return
         trouble = self._beats.trouble or psycopg.OperationalError("it takes no beats of this worker")
-        raise trouble if isinstance(trouble, LogUnavailable) else translated(trouble, self._shown)
+        raise translated(trouble, self._shown)
 
     def _living(self, workers: Iterable[str], reader: PostgresReader | None = None) -> set[str]:
         """Return those of the workers that live: their beats are young, and for this place the kernel says so too."""
@@ -220,9 +219,3 @@ class PostgresStore(SqlStore[PostgresReader]):
             if not row.holder and is_due(row, row.updated_us):
                 self._bell.ring(session_id)
         return result
-
-
-def _soon(soon: Soon, begin: Begin, session_id: str, *, free: bool) -> None:
-    """Call `begin` in that loop, unless the loop has ended."""
-    with suppress(RuntimeError):
-        soon(lambda: begin(session_id, free=free))

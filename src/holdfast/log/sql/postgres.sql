@@ -115,38 +115,28 @@ select worker_id, place, host, program, vocabulary, capacity,
 from living order by place, worker_id;
 
 -- name: standing
--- Those of the sessions that a place does not have. True for those that it cannot run: their tree is at another place that
--- it cannot leave, or where a worker lives; or they have events that this program does not know.
-select * from (
-    select session_id, vocabulary > :vocabulary or place <> '' and (
-        not (travels and keeps) or exists (select 1 from workers where workers.place = trees.place and
-            (:wary or worker_id in (select worker_id from living)))) as away
-    from unnest(cast(:names as text[])) as each(wanted) join sessions on session_id = wanted join trees using (root)
-    where place <> :place or vocabulary > :vocabulary
-) as found;
+-- Those of the sessions that a place does not have. True for those that it cannot run: their tree is at another place and
+-- may not leave it, or they have events that this program does not know.
+select session_id, vocabulary > :vocabulary or (place not in ('', :place) and not may_leave(trees, :wary))
+from unnest(cast(:names as text[])) as each(wanted) join sessions on session_id = wanted join trees using (root)
+where place <> :place or vocabulary > :vocabulary;
 
 -- name: served
 -- True if a worker that lives can run a session; without one, if any worker lives.
 select exists (select 1 from living where capacity > 0 and vocabulary >= :vocabulary and not exists (
     select 1 from sessions join trees using (root) where session_id = :session_id
-    and trees.place not in ('', living.place)
-    and not (travels and keeps and not exists (select 1 from living as there where there.place = trees.place))));
+    and trees.place not in ('', living.place) and not may_leave(trees, false)));
 
 -- name: open_tree
 insert into trees (root, place, travels, keeps) values (:root, :place, :travels, false)
 on conflict (root) do update set travels = trees.travels and excluded.travels,
     place = case trees.place when '' then excluded.place else trees.place end;
 
--- name: lock_tree
-select 1 from trees where root = :root for update;
-
 -- name: take_tree
--- Makes a place that of a tree. No row comes back if it cannot be; see `standing`.
+-- Makes a place that of a tree. No row comes back if it is another one that the tree may not leave.
 insert into trees (root, place, travels, keeps) values (:root, :place, false, :keeps)
 on conflict (root) do update set place = excluded.place, keeps = excluded.keeps
-where trees.place in ('', excluded.place) or trees.travels and trees.keeps and not exists (
-    select 1 from workers where workers.place = trees.place and (:wary or worker_id in (select worker_id from living)))
-returning 1;
+where trees.place in ('', excluded.place) or may_leave(trees, :wary) returning 1;
 
 -- name: tree
 -- The place of a tree, and a worker that lives there.

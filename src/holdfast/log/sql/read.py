@@ -136,9 +136,10 @@ class Reader(ABC):
         return dict(found)
 
     def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str]]:
-        """`(session, holder)` of due sessions, longest due first, projects in turns."""
+        """`(session, holder)` of due sessions, longest due first, payers in turns."""
         found = self._rows("due", now_us=now_us, future_us=now_us + CLOCK_STEP_US, **_of_boot(up)).fetchall()
-        return in_turns((accounts, (session_id, holder)) for session_id, holder, accounts, _ in found)
+        # `shared_accounts` of the stored text.
+        return in_turns((path.partition(f'"{root}"')[2], (name, holder)) for name, holder, root, path, _ in found)
 
     def due_later(self, now_us: int, up: Uptime | None) -> int | None:
         """Return the earliest due time after now of a parked session."""

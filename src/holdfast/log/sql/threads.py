@@ -36,12 +36,10 @@ def soon_here() -> Soon:
     return cast(Soon, getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon)
 
 
-def signal(soon: Soon, event: anyio.Event) -> None:
-    """Set an event in that loop, unless the loop has ended."""
-    try:
-        soon(event.set)
-    except RuntimeError:
-        return
+def hand_over(soon: Soon, callback: Callable[[], object]) -> None:
+    """Run a callback in that loop, unless the loop has ended."""
+    with suppress(RuntimeError):
+        soon(callback)
 
 
 class _Call(Generic[T]):
@@ -129,7 +127,7 @@ class ConnectionThread(Generic[C]):
                 call.error = error
             with self._lock:
                 self._open -= 1
-            signal(call.soon, call.done)
+            hand_over(call.soon, call.done.set)
             del call
         self.drop()
 
@@ -159,7 +157,7 @@ class Waiter:
 
     def wake(self) -> None:
         """Wake the task, from any thread."""
-        signal(self._soon, self.event)
+        hand_over(self._soon, self.event.set)
 
 
 class Probe(Closable, Protocol):

@@ -99,8 +99,8 @@ async def due_sessions_come_longest_due_first(rig: Rig) -> None:
     assert await rig.store.due(LATER_US + 3) == ["ses_b", "ses_d", "ses_a"]
 
 
-async def projects_take_turns(rig: Rig) -> None:
-    """Many due sessions of a project do not precede the few of another; within one, the longest due comes first."""
+async def payers_take_turns(rig: Rig) -> None:
+    """Many due sessions of one account do not precede the few of another; within one, the longest due comes first."""
     case = Scenario(rig)
     for number in range(5):
         await case.open(f"ses_a{number}", accounts=(f"ses_a{number}", "project:a"))
