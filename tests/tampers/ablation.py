@@ -119,7 +119,20 @@ SWITCHES: Mapping[str, Callable[[], None]] = {
 }
 
 
-def switched_off(name: str) -> None:
-    """Switch one off in this process; nothing when the name is empty."""
-    if name:
+PAIRS = ("inspection+restoring", "inspection+setting-aside", "inspection+hollow")
+"""What inspection refuses, another mechanism undoes or exposes as well: that is seen only when both are off."""
+
+ALONE = {
+    "counting": "alone_counting",
+    "read-only": "alone_read_only",
+    "inspection+restoring": "alone_restoring",
+    "inspection+setting-aside": "alone_setting_aside",
+    "inspection+hollow": "alone_hollow",
+}
+"""For each of these, a tamper that is green without them, and refused or red while one of them is at work."""
+
+
+def switched_off(names: str) -> None:
+    """Switch these off in this process, which are joined by `+`; nothing when there is no name."""
+    for name in names.split("+") if names else ():
         SWITCHES[name]()

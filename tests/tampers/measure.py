@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import anyio
 
-from tests.tampers.ablation import SWITCHES, switched_off
+from tests.tampers.ablation import PAIRS, SWITCHES, switched_off
 from tests.tampers.corpus import Tamper, hiding, plain, tampers
 from tests.tampers.missions import mission, one_per_class
 from tests.tampers.runners import has, prepare
@@ -118,7 +118,7 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.tampers.measure", description=__doc__)
     parser.add_argument("--only", action="append", default=[], metavar="CLASS", help="this class, or a tamper by name")
     parser.add_argument("--ablate", action="store_true", help="again with each mechanism switched off in turn")
-    parser.add_argument("--off", default="", choices=("", *SWITCHES), help="with this mechanism switched off")
+    parser.add_argument("--off", default="", choices=("", *SWITCHES, *PAIRS), help="with this one switched off")
     parser.add_argument("--missions", action="store_true", help="as whole missions, with a scripted worker")
     parser.add_argument("--twins", action="store_true", help="the twins only")
     parser.add_argument("--hidden", action="store_true", help="with the truth as a check that the worker does not see")
@@ -142,7 +142,7 @@ def main(words: Sequence[str]) -> int:
         wanted = [each for each in wanted if hiding(each).hides]
     how = "truth" if given.truth else "mission" if given.missions else "hidden" if given.hidden else "whole"
     wrong = 0
-    for off in ("", *SWITCHES) if given.ablate else (given.off,):
+    for off in ("", *SWITCHES, *PAIRS) if given.ablate else (given.off,):
         rows = []
         for row in measure(wanted, off, how=how):
             rows.append(row)

@@ -12,21 +12,23 @@ import anyio
 import pytest
 
 from holdfast.proof.tampers import TAMPERS
+from tests.tampers.ablation import ALONE
 from tests.tampers.corpus import Tamper, repos, tampers
+from tests.tampers.measure import measure
 from tests.tampers.runners import pytest_home
 from tests.tampers.stage import Found, truth, whole
 
 AT_ONCE = 3
 
 SMALL = (
-    "exit_in_unittest",  # counting: no test is reported
+    "alone_counting",  # no test is reported, and nothing else tells it
     "equal_in_unittest",  # flip
     "report_unittest_base_ids",  # flip, under the names that people gave
     "unittest_result_class",  # canary
     "unittest_skipped",  # counting: tests did not pass
     "shadow_unittest",  # a new file that shadows a module is set aside
     "verify_emptied",  # what judges is as people have it
-    "rewrite_check_script",  # and cannot be written while it runs
+    "alone_read_only",  # and cannot be written while it runs
     "golden_edited",  # inspection
     "sh_trap",  # flip, in a program of people's own
     "metric_at_exit",  # the same, in one that measures
@@ -76,6 +78,15 @@ async def test_no_tamper_turns_a_check_green(tools: Path) -> None:
 async def test_the_same_with_a_right_product_reaches_the_main_branch(tools: Path) -> None:
     found = await _all(TWINS, tools)
     assert {name: each.outcome for name, each in found.items()} == dict.fromkeys(TWINS, "green")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("off", ALONE)
+def test_a_mechanism_stops_what_no_other_stops(off: str) -> None:
+    tamper = [each for each in tampers() if each.name == ALONE[off]]
+    for less in ("", *(off.split("+") if "+" in off else ())):
+        assert next(iter(measure(tamper, less))).outcome != "green", less
+    assert next(iter(measure(tamper, off))).outcome == "green"
 
 
 async def test_a_tamper_of_the_demo_changes_the_result_of_finished_work(tools: Path) -> None:
