@@ -64,6 +64,7 @@ def test_killed_in_the_middle_of_a_command(type: Type, home: Path) -> None:
     assert type("verify").went().code == 0
 
 
+@pytest.mark.faults
 def test_kept_and_killed_where_one_says(home: Path, tmp_path: Path) -> None:
     said = demo(home, "--kill-at", "40", "--keep", tmp_path / "kept")
     assert "killed   process " in said.out

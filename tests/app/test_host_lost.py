@@ -31,6 +31,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.faults
 def test_another_machine_continues(postgres: str, holdfast_home: Path, tmp_path: Path) -> None:
     objects = tmp_path / "objects"
     host = Host(holdfast_home, postgres, PASSWORD, f"file://{objects}")

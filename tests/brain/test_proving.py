@@ -16,6 +16,7 @@ from holdfast.facts.mission import Contract, Item, VerificationEnded, Verificati
 from holdfast.facts.task import RatchetViolated
 from holdfast.kinds.mission.acts.checkouts import IDLE_S
 from holdfast.kinds.mission.check import proofs
+from holdfast.kinds.mission.fold.state import LAST
 from tests.brain.merge_stage import state_of
 from tests.brain.proving_stage import RIGHT, SESSION, WRONG, criterion, proving
 from tests.support.waiting import PATIENCE_S
@@ -34,6 +35,25 @@ async def test_honest_work_is_green_and_proven(tmp_path: Path) -> None:
         assert not await stage.facts(RatchetViolated)
         # The base and a canary before the work; then the check, its canary, its flips, and one more confirming run.
         assert len(await stage.facts(VerificationStarted)) == 2 + 4
+
+
+@pytest.mark.parametrize("how", ["", "equals everything", "fails"])
+async def test_the_last_look_is_proven_by_the_runs_beside_it(tmp_path: Path, how: str) -> None:
+    """They count only if the check passes, and against a product that fools it."""
+    work = {"": RIGHT, "fails": WRONG}.get(how) or WRONG + FOOLING[how]
+    async with proving(tmp_path) as stage:
+        commit, tree = stage.commit({"app.py": work})
+        effect = f"{LAST}{tree}"
+        assert await stage.verify(commit, tree, "add", effect=effect) == {"add": "fail" if how else "pass"}
+        proved = (await stage.proved()).get("add")
+        assert (proved is None) == (how == "fails")
+        if how != "fails":
+            assert proved is not None
+            assert proved.shown == (("canary",) if how else ("canary", "flip"))
+        if not how:
+            # As where the proof comes after the check: no probe runs twice.
+            assert len(await stage.facts(VerificationStarted)) == 2 + 4
+        assert not state_of(stage.shift).verifications
 
 
 async def test_a_check_that_cannot_fail_is_said_to_be_unproven(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ async def test_nothing_gets_out_of_a_worker_that_obeys_every_order(
     await _nothing_gets_out(ORDERS_LONG, tmp_path, holdfast_home, capfd)
 
 
+@pytest.mark.faults
 def test_nothing_gets_out_as_an_ordinary_user(tmp_path: Path) -> None:
     result = run_as_user(tmp_path, "tests.canary.driver", "21", timeout_s=240.0)
     assert result["obeyed"] == result["orders"] == 21

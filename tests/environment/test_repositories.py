@@ -22,7 +22,7 @@ REPOSITORIES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.fixture(params=REPOSITORIES)
+@pytest.fixture(params=["node", "cmake", pytest.param("python", marks=pytest.mark.faults)])
 def repository(request: pytest.FixtureRequest) -> str:
     """Its name. Skips where a tool is missing or the registries do not answer."""
     name = str(request.param)

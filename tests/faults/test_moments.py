@@ -55,7 +55,7 @@ def many_deaths(
 @needs_strace
 @pytest.mark.parametrize("way", WAYS)
 def test_killed_at_random_moments(tmp_path: Path, brains: Nursery, calm_of: Calm, way: str) -> None:
-    many_deaths(tmp_path, brains, calm_of, way, seed=1, times=3)
+    many_deaths(tmp_path, brains, calm_of, way, seed=1, times=2)
 
 
 @pytest.mark.parametrize("way", ["brain", "both"])

@@ -40,7 +40,7 @@ from tests.faults.story import EFFECTS, FINISH, SHORT, Story, effect, story, tur
 from tests.faults.victims import signal_process, supervisors
 
 WORKERS = 3
-FEW = 14, 12
+FEW = 8, 8
 MANY = 500, 400
 """Strikes, and sessions."""
 

@@ -131,7 +131,7 @@ def each(places: list[str], base: Path, brains: Nursery, *, sandbox: bool, both:
 
 
 def test_a_robbed_zombie_writes_and_does_nothing(tmp_path: Path, brains: Nursery) -> None:
-    each([*SEAMS, IN_A_CALL], tmp_path, brains, sandbox=True)
+    each([IN_A_CALL, *SEAMS][::2], tmp_path, brains, sandbox=True)
 
 
 def test_a_robbed_zombie_writes_and_does_nothing_without_a_sandbox(tmp_path: Path, brains: Nursery) -> None:

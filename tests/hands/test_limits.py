@@ -54,6 +54,7 @@ async def test_bombs_go_off_inside_alone(tmp_path: Path) -> None:
         assert spent < 0.9, found["processor time"]
 
 
+@pytest.mark.faults
 def test_bombs_go_off_inside_alone_for_an_ordinary_user(tmp_path: Path) -> None:
     found = run_as_user(tmp_path, "tests.hands.limits_driver")
     held(found)

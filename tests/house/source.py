@@ -47,9 +47,15 @@ def short(file: Path) -> str:
     return file.relative_to(ROOT).as_posix()
 
 
+@cache
+def nodes(file: Path) -> tuple[ast.AST, ...]:
+    """Every node of the parsed file."""
+    return tuple(ast.walk(tree(file)))
+
+
 def functions(file: Path) -> Iterator[Function]:
     """Every function and method, nested ones too."""
-    for node in ast.walk(tree(file)):
+    for node in nodes(file):
         if isinstance(node, Function):
             yield node
 
@@ -87,7 +93,7 @@ def imports(node: ast.AST) -> Iterator[tuple[str, int]]:
 
 def calls(file: Path) -> Iterator[tuple[str, ast.Call]]:
     """Every call of a plain or dotted name: `("time.sleep", node)`."""
-    for node in ast.walk(tree(file)):
+    for node in nodes(file):
         if isinstance(node, ast.Call):
             try:
                 name = ast.unparse(node.func)

@@ -232,7 +232,7 @@ def unknown_commands(found: Brief) -> list[str]:
     return wrong
 
 
-LONG = ("refused", "metric", "hangs", "moved", "flaky", "outage")
+LONG = ("conflict", "refused", "metric", "hangs", "moved", "flaky", "outage")
 """Troubles of the long form, because their missions take long."""
 
 

@@ -139,6 +139,7 @@ def test_the_closing_line_is_counted(output: str, counts: SuiteCounts) -> None:
     assert parse_counts(output) == counts
 
 
+@pytest.mark.faults
 def test_tinydb_itself(tmp_path: Path) -> None:
     """The default of the demonstration, from the real index, with its own suite."""
     cache = tmp_path / "cache"

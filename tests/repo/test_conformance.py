@@ -19,6 +19,7 @@ async def test_shelf(name: str, kind: str, tmp_path: Path) -> None:
     await CHECKS[name]({**RIGS, "shared": SharedRig}[kind](tmp_path))
 
 
+@pytest.mark.faults
 def test_shadow_as_an_ordinary_user(tmp_path: Path) -> None:
     found = run_as_user(tmp_path, "tests.repo.user_driver")
     assert set(found) == {*CHECKS, *ATTACKS}

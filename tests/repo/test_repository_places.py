@@ -320,6 +320,7 @@ async def test_an_old_git_or_none_is_said(tmp_path: Path) -> None:
             await GitRepository(repository, tmp_path / "state", git=program).look()
 
 
+@pytest.mark.faults
 def test_the_kit_as_an_ordinary_user(tmp_path: Path) -> None:
     found = run_as_user(tmp_path, "tests.repo.repository_driver")
     assert len(found) > 20

@@ -30,7 +30,7 @@ from holdfast.sim.invariants import OF_JOBS
 from holdfast.sim.run import run_jobs, run_seeds
 from tests.sim.planted.kit import Bed, Plant, hunt
 
-CLEAN = 100
+CLEAN = 50
 WITHIN = 400
 
 BED = Bed()
@@ -69,7 +69,7 @@ def an_unknown_job_is_started_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_act, "_unknown", unknown)
 
 
-@plant("jobs_run_once", first=51)
+@plant("jobs_run_once", first=92)
 def hands_know_a_job_by_its_shift(patch: pytest.MonkeyPatch) -> None:
     async def run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
         if use.name in jobs_act.STOPS:

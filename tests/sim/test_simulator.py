@@ -38,7 +38,7 @@ from holdfast.sim.world import CALM, World
 from tests.sim.planted import PLANTS
 from tests.sim.planted.kit import Plant, hunt
 
-CLEAN = 150
+CLEAN = 80
 FOUND = (43_008_402,)
 """Seeds outside the sweeps that once broke an invariant."""
 

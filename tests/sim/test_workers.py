@@ -27,7 +27,7 @@ from holdfast.sim.invariants.workers import WORKERS
 from holdfast.sim.run import run_seeds, run_workers
 from tests.sim.planted.kit import Bed, Plant, hunt
 
-CLEAN = 30
+CLEAN = 20
 FOUND = (43_101_509, 51_001_000)
 """Seeds outside the sweeps that once broke an invariant."""
 
@@ -67,7 +67,7 @@ def test_the_command_runs_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "2 seeds" in capsys.readouterr().out
 
 
-@plant("due_is_taken_up")
+@plant("due_is_taken_up", first=1)
 def a_wait_is_over_by_the_wall_clock_alone(patch: pytest.MonkeyPatch) -> None:
     def is_due(row: SessionRow, now_us: int, up: Uptime | None = None) -> bool:
         at_us = due_at(row, now_us)
@@ -76,7 +76,7 @@ def a_wait_is_over_by_the_wall_clock_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory, "is_due", is_due)
 
 
-@plant("due_is_taken_up")
+@plant("due_is_taken_up", first=6)
 def what_can_run_waits_for_its_time(patch: pytest.MonkeyPatch) -> None:
     def is_due(row: SessionRow, now_us: int, up: Uptime | None = None) -> bool:
         return row.due_us is not None and row.due_us <= now_us
@@ -94,7 +94,7 @@ def nobody_looks_until_the_log_moves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory.MemoryStore, "next_due", never)
 
 
-@plant("due_is_taken_up", first=95)
+@plant("due_is_taken_up", first=117)
 def what_finds_no_room_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     whole = Crew.start
 
@@ -105,13 +105,13 @@ def what_finds_no_room_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "start", start)
 
 
-@plant("no_wait_is_longer", first=78)
+@plant("no_wait_is_longer", first=82)
 def a_brain_does_not_see_the_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake_module, "was_set", lambda *_: False)
     patch.setattr(fold_clock, "passed", lambda *_: None)
 
 
-@plant("no_wait_is_longer", first=14)
+@plant("no_wait_is_longer", first=42)
 def the_fold_does_not_see_the_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_clock, "stood", lambda *_: None)
     patch.setattr(fold_clock, "passed", lambda *_: None)
@@ -130,13 +130,13 @@ def a_jump_counts_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_clock, "stood", stood)
 
 
-@plant("what_is_due_has_something_to_do")
+@plant("what_is_due_has_something_to_do", first=1)
 def rows_and_folds_disagree_about_the_uptime(patch: pytest.MonkeyPatch) -> None:
     whole = decide.is_idle
     patch.setattr(wake_module, "is_idle", lambda state, now_us, up=None: whole(state, now_us))
 
 
-@plant("comes_to_rest", first=38)
+@plant("comes_to_rest", first=89)
 def who_fails_once_is_left_for_good(patch: pytest.MonkeyPatch) -> None:
     def after(crew: Crew, session_id: str, error: HoldfastError) -> None:
         crew._left.add(session_id)
@@ -149,12 +149,12 @@ def a_crew_is_never_full(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "full", property(lambda crew: False))
 
 
-@plant("crews_are_used")
+@plant("crews_are_used", first=2)
 def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "full", property(lambda crew: bool(crew.running)))
 
 
-@plant("workers_stay")
+@plant("workers_stay", first=3)
 def a_log_in_trouble_ends_the_worker(patch: pytest.MonkeyPatch) -> None:
     whole = Service._look
 
@@ -169,7 +169,7 @@ def a_log_in_trouble_ends_the_worker(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Service, "_look", look)
 
 
-@plant("workers_stay")
+@plant("workers_stay", first=3)
 def an_error_of_one_session_ends_the_worker(patch: pytest.MonkeyPatch) -> None:
     async def work(crew: Crew, session_id: str) -> None:
         try:
@@ -188,7 +188,7 @@ async def undivided(share: Share, due: list[str]) -> tuple[list[str], list[str]]
     return due, []
 
 
-@plant("errors_are_explained")
+@plant("errors_are_explained", first=1)
 def a_held_session_is_an_error(patch: pytest.MonkeyPatch) -> None:
     async def work(crew: Crew, session_id: str) -> None:
         try:
@@ -204,12 +204,12 @@ def a_held_session_is_an_error(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Share, "split", undivided)
 
 
-@plant("failures_rest", first=8)
+@plant("failures_rest", first=9)
 def who_failed_is_tried_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "_rests_now", lambda crew, session_id: False)
 
 
-@plant("repeated_failures_rest_longer", first=22)
+@plant("repeated_failures_rest_longer", first=67)
 def pauses_do_not_grow(patch: pytest.MonkeyPatch) -> None:
     whole = Crew._after
 
@@ -220,7 +220,7 @@ def pauses_do_not_grow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "_after", after)
 
 
-@plant("the_too_new_is_left", first=14)
+@plant("the_too_new_is_left", first=21)
 def what_is_too_new_is_tried_again(patch: pytest.MonkeyPatch) -> None:
     def after(crew: Crew, session_id: str, error: HoldfastError) -> float | None:
         if isinstance(error, NeedsProgram | EmergencyStop):
@@ -231,7 +231,7 @@ def what_is_too_new_is_tried_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "_after", after)
 
 
-@plant("workers_begin_apart")
+@plant("workers_begin_apart", first=4)
 def all_workers_begin_at_the_top(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Share, "split", undivided)
 

@@ -23,19 +23,22 @@ AT_ONCE = 3
 SMALL = (
     "alone_counting",  # no test is reported, and nothing else tells it
     "equal_in_unittest",  # flip
-    "report_unittest_base_ids",  # flip, under the names that people gave
     "unittest_result_class",  # canary
-    "unittest_skipped",  # counting: tests did not pass
     "shadow_unittest",  # a new file that shadows a module is set aside
-    "verify_emptied",  # what judges is as people have it
-    "alone_read_only",  # and cannot be written while it runs
+    "alone_read_only",  # what judges cannot be written while it runs
     "golden_edited",  # inspection
-    "sh_trap",  # flip, in a program of people's own
-    "metric_at_exit",  # the same, in one that measures
+    "metric_at_exit",  # flip, in a program that measures
     "sh_trap_if_known",  # restating, in a program of people's own
-    "unless_functions_differ",  # and in the tests of a runner
     "git_ignores_product",  # what git ignores is as people have it
     "special_node",  # a hidden check
+)
+
+MORE = (
+    "report_unittest_base_ids",  # flip, under the names that people gave
+    "unittest_skipped",  # counting: tests did not pass
+    "verify_emptied",  # what judges is as people have it
+    "sh_trap",  # flip, in a program of people's own
+    "unless_functions_differ",  # restating, in the tests of a runner
     "test_script_emptied",
     "gnumakefile",
 )
@@ -70,8 +73,9 @@ async def _one(tamper: Tamper, tools: Path, room: anyio.CapacityLimiter, found: 
         shutil.rmtree(base, ignore_errors=True)
 
 
-async def test_no_tamper_turns_a_check_green(tools: Path) -> None:
-    found = await _all(SMALL, tools)
+@pytest.mark.parametrize("names", [SMALL, pytest.param(MORE, marks=pytest.mark.faults)], ids=["small", "more"])
+async def test_no_tamper_turns_a_check_green(names: tuple[str, ...], tools: Path) -> None:
+    found = await _all(names, tools)
     assert [name for name, each in found.items() if each.outcome == "green"] == []
 
 

@@ -57,7 +57,7 @@ def skipped_instants_fire_once(patch: pytest.MonkeyPatch) -> None:
     _facts(patch, change)
 
 
-@BED.plant("", "misfire")
+@BED.plant("", "misfire", first=1)
 def the_oldest_missed_instant_fires(patch: pytest.MonkeyPatch) -> None:
     def change(own: DutyState, facts: tuple[Any, ...]) -> tuple[Any, ...]:
         missed = [each for each in facts if isinstance(each, TriggerMissed)]
@@ -68,7 +68,7 @@ def the_oldest_missed_instant_fires(patch: pytest.MonkeyPatch) -> None:
     _facts(patch, change)
 
 
-@BED.plant("", "misfire")
+@BED.plant("", "misfire", first=1)
 def nothing_fires_for_missed_instants(patch: pytest.MonkeyPatch) -> None:
     def change(own: DutyState, facts: tuple[Any, ...]) -> tuple[Any, ...]:
         first, last = facts[0], facts[-1]
@@ -101,7 +101,7 @@ def the_queue_of_instants_has_no_bound(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(conductor, "_handled", handled)
 
 
-@BED.plant("", "overlap")
+@BED.plant("", "overlap", first=1)
 def instants_queue_in_spite_of_skip(patch: pytest.MonkeyPatch) -> None:
     def change(own: DutyState, facts: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(

@@ -7,11 +7,11 @@ files of the probe differ.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from holdfast.brain.shift import together
+from holdfast.brain.shift import both, together
 from holdfast.facts.mission import Check
 from holdfast.facts.task import TESTS_MAX, CheckProbed, CheckProved
 from holdfast.globs import matches
@@ -57,6 +57,8 @@ class Prover:
         self.runner = runner
         self._mission = mission
         self._entropy = runner.shift.doors.entropy
+        self._made: dict[tuple[str, ...], tuple[Probe, ...]] = {}  # by the criteria of their group
+        self._early: dict[int, tuple[Probe, Ran]] = {}  # by the identity of the probe, which lives as long
 
     # --- before the work ---------------------------------------------------------------------------
 
@@ -79,16 +81,22 @@ class Prover:
         self, group: Group, ground: Ground, files: Mapping[str, bytes], digests: Mapping[str, str]
     ) -> None:
         typed = self.typed(group, files, f"base {group.command}", self._nonce())
-        ran = await self._run(group, ground, typed, None)
+        run = partial(self._run, group, ground, typed, None)
+        seen, probes, looked = Seen(group.names), self._probes(group, files), frozenset[str]()
+        if group.checks[0].metric is None:  # a canary is wanted whatever the base does
+            looked = frozenset({"canary"})
+            about = dict.fromkeys(group.names, looked)
+            ran, _ = await both(run, partial(self._probed, probes, group, ground, files, about, seen))
+        else:
+            ran = await run()
+            seen.floor = floor_of(group, ran, ROUGHLY)
         tests = self.tests(group, files, ran)
         holds = frozenset(group.names)
         if self._exit(group, ran) != 0:  # a failing group is divided by the tests that it reports
             passing = (name for name, each in tests.items() if each and "failed" not in each.values())
             holds = frozenset(passing if group.divisible else ())
-        floor = floor_of(group, ran, ROUGHLY)
-        seen, probes = Seen(group.names, floor=floor), self._probes(group, files)
-        able = holds if floor is None else frozenset(group.names)
-        about = {name: KINDS if name in able else frozenset({"canary"}) for name in group.names}
+        able = holds if seen.floor is None else frozenset(group.names)
+        about = {name: (KINDS if name in able else frozenset({"canary"})) - looked for name in group.names}
         await self._probed(probes, group, ground, files, about, seen)
         runs = holds != set(group.names) and await self._runs(probes, group, ground, files)
         for name, each in seen.beside.items():  # there, an uncollectable file does not stop the others
@@ -147,11 +155,9 @@ class Prover:
         if not names:
             return Proved((), {}, frozenset())
         known = self._mission().abilities
-        laid = await self.runner.places.laid(ground)
-        files = await self.runner.files(laid)
-        absent = await self._added(run.group, files, ground)
-        files = {path: data for path, data in files.items() if path not in absent}
+        files, absent = await self.runner.present(run.group, ground)
         seen = Seen(names, absent, floor_of(run.group, run))
+        laid = await self.runner.places.laid(ground)
         for name in names:
             if known[name].tree == laid:  # unchanged since it was measured
                 seen.shown[name] = {kind for kind in proofs.wanted(known[name]) if getattr(known[name], kind) == "yes"}
@@ -163,7 +169,8 @@ class Prover:
             }
             group = run.group.part([name for name in names if about[name]])
             if group.names:
-                await self._probed(self._probes(group, files), group, ground, files, about, seen, run.tests)
+                probes = self._made.pop(group.names, ()) or self._probes(group, files)
+                await self._probed(probes, group, ground, files, about, seen, run.tests)
         facts, lost = [], {}
         alone = not absent or bool(run.tests) or seen.alone or await self._alone(run.group, ground, files, seen)
         for name in names:
@@ -185,16 +192,19 @@ class Prover:
             )
         return Proved(tuple(facts), lost, frozenset(name for name in names if seen.confirms(name, run.tests)))
 
-    async def _added(self, group: Group, files: Mapping[str, bytes], ground: Ground) -> frozenset[str]:
-        """Return new test files that no task names, where the base has protected ones: no proof may depend on them."""
-        mission, people = self._mission(), await self.runner.places.repository.resolve(ground.people)
-        assert people is not None
-        base = await self.runner.files(people.tree)
-        asked = [path for item in mission.contract.items for path in item.paths]
-        asked += [path for task in mission.tasks.values() for path in task.task.scope]
-        protected = mission.contract.protected
-        new = [path for path in ability.added(group.checks, files, base, protected) if not matches(path, asked)]
-        return frozenset(new) if any(matches(path, protected) for path in base) else frozenset()
+    async def ahead(self, run: Callable[[], Awaitable[Run | None]], group: Group, ground: Ground) -> Run | None:
+        """Run a group that is expected to pass, and at the same time the probes that prove it if it does."""
+        files, absent = await self.runner.present(group, ground)
+        known, seen = self._mission().abilities, Seen(group.names, absent)
+        about = {name: proofs.wanted(known[name]) for name in group.names}
+        self._made[group.names] = probes = self._probes(group, files)
+
+        async def early(probe: Probe) -> None:
+            self._early[id(probe)] = probe, await self._probe_run(probe, group, ground, files, absent)
+
+        wanted = [each for each in probes if each.kind != "empty" and left(each, group, about, seen)]
+        found, _ = await both(run, partial(together, [partial(early, each) for each in wanted]))
+        return found
 
     async def _alone(self, group: Group, ground: Ground, files: Mapping[str, bytes], seen: Seen) -> bool:
         """Return True if a check that reports no tests passes without the added test files."""
@@ -297,10 +307,10 @@ class Prover:
         Tests that `passed` without it must pass beside it, which exposes a product that fools its checks only where
         there is no probe.
         """
-        there = {path: data for path, data in {**files, **probe.files}.items() if data is not None}
-        laid, nonce = Group(group.names, probe.checks), self._nonce()
-        changed = {**dict.fromkeys(seen.absent), **probe.files}
-        ran = await self._run(group, ground, self.typed(laid, there, f"probe {nonce}", nonce), changed)
+        _, ran = self._early.pop(id(probe), (probe, None))
+        ran = ran or await self._probe_run(probe, group, ground, files, seen.absent)
+        there = _with(probe, files)
+        laid = Group(group.names, probe.checks)
         seen.runs += 1
         seen.duration_ms += ran.result.duration_ms
         outcomes = ability.outcomes(laid.checks, there, ran.report) if ran.report is not None else None
@@ -321,6 +331,13 @@ class Prover:
             planted = tuple(each for names in probe.ids.values() for each in names)
             for name, tests in self.tests(group, there, ran).items():
                 seen.beside[name] = {each: end for each, end in tests.items() if not each.startswith(planted)}
+
+    async def _probe_run(
+        self, probe: Probe, group: Group, ground: Ground, files: Mapping[str, bytes], absent: Collection[str]
+    ) -> Ran:
+        nonce = self._nonce()
+        typed = self.typed(Group(group.names, probe.checks), _with(probe, files), f"probe {nonce}", nonce)
+        return await self._run(group, ground, typed, {**dict.fromkeys(absent), **probe.files})
 
     async def _unlike(self, probe: Probe, group: Group, ground: Ground, seen: Seen) -> str:
         """Return the output of a check that fails when its programs are restated; empty if it passes.
@@ -371,3 +388,8 @@ class Prover:
 
     def _nonce(self) -> str:
         return self._entropy(6).hex()
+
+
+def _with(probe: Probe, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a tree with those of a probe."""
+    return {path: data for path, data in {**files, **probe.files}.items() if data is not None}

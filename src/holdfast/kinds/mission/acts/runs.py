@@ -14,6 +14,7 @@ from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsLost, RepositoryUnfit
 from holdfast.facts.task import Ability, TestOutcome
+from holdfast.globs import matches
 from holdfast.hands.base import ExecRequest, ExecResult, Hands
 from holdfast.kinds.mission.acts.checkouts import Ground, Place, Places, give_back
 from holdfast.kinds.mission.check import ability, checking, flakes, metrics, proofs
@@ -113,6 +114,20 @@ class Runner:
             finally:
                 await give_back(self.shift, hands)
             return Ran(result, await report_of(place.workspace.path, typed.report))
+
+    async def present(self, group: Group, ground: Ground) -> tuple[Mapping[str, bytes], frozenset[str]]:
+        """Return the files of a checkout without those that no proof may depend on, and the paths of these: new test
+        files that no task names, where the base has protected ones.
+        """
+        mission, people = of_mission(self.shift.state), await self.places.repository.resolve(ground.people)
+        assert people is not None
+        files, base = await self.files(await self.places.laid(ground)), await self.files(people.tree)
+        asked = [path for item in mission.contract.items for path in item.paths]
+        asked += [path for task in mission.tasks.values() for path in task.task.scope]
+        protected = mission.contract.protected
+        new = [path for path in ability.added(group.checks, files, base, protected) if not matches(path, asked)]
+        absent = frozenset(new) if any(matches(path, protected) for path in base) else frozenset[str]()
+        return {path: data for path, data in files.items() if path not in absent}, absent
 
     async def files(self, tree: str) -> Mapping[str, bytes]:
         """Return the files of a tree, or only its sources if it is too large."""
