@@ -112,11 +112,11 @@ def test_ctrl_c_names_the_running_command_and_the_second_one_ends_it(
     type: Type, tmp_path: Path, second: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = tmp_path / "go"
-    command = f"echo begun; while [ ! -e {go} ]; do sleep 0.05; done; echo finished"
+    command = f"echo begun; touch begun; while [ ! -e {go} ]; do sleep 0.05; done; echo finished"
     model = script(tmp_path / "m.json", bash(command), turn(text="All done."))
     words = ("run", "x", "--model", model, "--session-id", "k", "--no-sandbox", "--plain")
     with Session(*words, rows=60, columns=160) as terminal:
-        terminal.until(lambda _: "tool.dispatched" in type("logs", "k").out)
+        terminal.until(lambda _: any(tmp_path.glob("home/workspaces/*/begun")))
         terminal.type("ctrl-c")
         terminal.until("k: still running under its supervisor: bash echo begun")
         terminal.until("Ctrl-C within 10 s ends it")

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import signal
+from argparse import Namespace
 from pathlib import Path
+from typing import Literal
 
+import anyio
 import pytest
 
+from holdfast.app.call import Call
+from holdfast.app.compose import open_runtime
+from holdfast.app.running.interrupted import offer_to_end
+from holdfast.app.settings.config import Settings
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from tests.faults.boundaries import Boundary, Golden, golden_run, killed_at
-from tests.faults.brains import Nursery
+from tests.faults.brains import Nursery, wait_for
 from tests.faults.lanes import none_broken, verdict
-from tests.faults.story import GOLDEN, open_session
+from tests.faults.seams import Seam
+from tests.faults.story import EFFECTS, GOLDEN, open_session, slow, story, turn
 
 
 def all_killed_at(base: Path, brains: Nursery, golden: Golden, boundaries: list[Boundary], *, sandbox: bool) -> None:
@@ -36,6 +45,28 @@ def test_killed_around_an_append(tmp_path: Path, brains: Nursery, sandbox: bool)
     boundaries = golden.spread()
     assert len(boundaries) >= 12
     all_killed_at(tmp_path, brains, golden, boundaries[::2] if sandbox else boundaries[1::4], sandbox=sandbox)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_only_a_command_that_runs_is_said_to_run(
+    tmp_path: Path, brains: Nursery, capsys: pytest.CaptureFixture[str], side: Literal["before", "after"]
+) -> None:
+    """After the dispatch of `slow`, before it starts; and before its result, while it waits for its end."""
+    session = open_session(tmp_path / "home", story(turn("", slow("long", 60.0)), keys=("long",)), sandbox=False)
+    seam = Seam("append", 1, "after", "kill", "tool.dispatched")
+    brain = brains.wake(session.home, session.session_id, *([seam] if side == "before" else []))
+    if side == "after":
+        wait_for(lambda: (session.workspace / EFFECTS).exists() or brain.dead.is_set(), "the command runs")
+        brain.send(signal.SIGKILL)
+    assert brain.wait() == -9
+    settings = Settings(home=str(session.home))
+
+    async def offered() -> None:
+        async with open_runtime(settings) as runtime:
+            await offer_to_end(Call(Namespace(json=True), settings), runtime, session.session_id)
+
+    anyio.run(offered)
+    assert ("still running under its supervisor" in capsys.readouterr().err) == (side == "after")
 
 
 @pytest.mark.faults

@@ -65,8 +65,18 @@ async def _running(runtime: Runtime, session_id: str) -> list[_Running]:
             hands = state.hands_known.get(each.hands_id)
             if each.attempt and hands is not None:
                 line = one_line(f"{each.name} {each.argument}", 60)
-                found.append(_Running(row, hands, state.fence, each.call_id, line))
+                running = _Running(row, hands, state.fence, each.call_id, line)
+                found += [running] if await _runs(runtime, running) else []
     return found
+
+
+async def _runs(runtime: Runtime, each: _Running) -> bool:
+    """True if the call runs in its hands. One that was dispatched may not have started: the next wake starts it."""
+    try:
+        hands = await runtime.providers.named(each.hands.provider, accept_weak=True).attach(each.hands)
+        return (await hands.status(each.fence, each.call_id)).state == "running"
+    except HoldfastError:
+        return False
 
 
 async def _ended(runtime: Runtime, each: _Running) -> bool:
