@@ -118,6 +118,7 @@ def test_a_contract_that_is_edited_afterwards_changes_nothing(type: Type, one: P
     assert json.loads(git(one, "show", "holdfast/feature-list/main:feature_list.json")) == ITEMS[:1]
 
 
+@pytest.mark.faults
 def test_two_missions_and_a_person_on_one_repository(repo: Path, good: str, holdfast_home: Path) -> None:
     words = ("mission", "run", "--repo", repo, "--model", good, "--plain")
     first, second = (spawn(*words, "--session-id", key, "--name", key) for key in ("m1", "m2"))

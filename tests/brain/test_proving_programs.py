@@ -147,6 +147,7 @@ async def test_tests_that_a_class_inherits_may_fall_with_those_that_are_turned(t
         assert await stage.verified({"app.py": RIGHT}) == {"it": "pass"}
 
 
+@pytest.mark.faults
 async def test_a_look_before_the_work_confirms_nothing(tmp_path: Path) -> None:
     async with proving(tmp_path) as stage:
         assert await stage.verified({"app.py": RIGHT}, "add", effect="before:t") == {"add": "pass"}

@@ -44,7 +44,7 @@ def test_killed_around_an_append(tmp_path: Path, brains: Nursery, sandbox: bool)
     golden = golden_run(tmp_path / "golden", brains, sandbox=sandbox)
     boundaries = golden.spread()
     assert len(boundaries) >= 12
-    all_killed_at(tmp_path, brains, golden, boundaries[::2] if sandbox else boundaries[1::4], sandbox=sandbox)
+    all_killed_at(tmp_path, brains, golden, boundaries[::3] if sandbox else boundaries[1::4], sandbox=sandbox)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

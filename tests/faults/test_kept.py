@@ -20,7 +20,7 @@ from tests.faults.kept import APPROVING, COMPACTING, RESETTING, Kept
 from tests.faults.lanes import none_broken, verdict
 from tests.faults.seams import Seam
 
-FEW, MANY = 3, 100
+FEW, MANY = 2, 100
 AFTER_S = 0.1
 """Moments shortly after are drawn, too."""
 

@@ -35,6 +35,7 @@ async def test_real_news(name: str, provider: str, tmp_path: Path) -> None:
         await NEWS[name](rig)
 
 
+@pytest.mark.faults
 def test_bubblewrap_as_an_ordinary_user(tmp_path: Path) -> None:
     found = run_as_user(tmp_path, "tests.hands.kit_driver", "bubblewrap")
     assert set(found) == {*CHECKS, *NEWS}
