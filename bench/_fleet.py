@@ -6,7 +6,7 @@ import itertools
 import statistics
 import sys
 import time
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import anyio
@@ -14,6 +14,7 @@ import anyio
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from holdfast.clock import boot_s
+from holdfast.log.postgres.bell import Bell
 from holdfast.log.postgres.connect import Connection, connect
 from tests.log.elsewhere import There, opened
 from tests.log.fleet import Ears, fleet
@@ -25,6 +26,7 @@ TIMERS, BURST_S = 2_000, 60.0
 DRAINED, EXIT_S, MOVED_S = 14, 10.0, 3.0
 STORM, ROUNDS = 50, 20
 FAIR, PLACES, SHIFT_S = {"large": 5_000, "small": 10}, 10, 2.0
+CLIENTS, POSTS, TURNS, RUNG = 16, 50, 5, 0.45
 LAST_S = 120.0
 
 
@@ -192,4 +194,39 @@ async def storm(address: str, home: Path) -> bool:
     return len(shifts) == ROUNDS and apart and one and not counts["fenced"] and not counts["error"]
 
 
-CASES = {"wake": wake, "burst": burst, "drain": drain, "storm": storm, "fair": fair}
+async def rings(address: str, home: Path) -> bool:
+    """Posts that make sessions due, by clients with stores of their own, with a ring after each commit or without."""
+    spent_s = {False: 0.0, True: 0.0}
+    async with postgres_rig(home / "posts", address) as rig, AsyncExitStack() as stack:
+        cases = []
+        for number in range(CLIENTS):
+            place = home / f"rings{number}"
+            own = await stack.enter_async_context(opened(rig.address, rig.folder, place, 8.0))
+            case = There(PostgresRig(rig.address, rig.folder, place, own))
+            await case.begin(f"ses_{number:02d}")
+            cases.append(case)
+        real, count = Bell.ring, itertools.count()
+
+        async def post(case: There, session: str) -> None:
+            for _ in range(POSTS):
+                await case.say(session, f"post.{next(count)}")
+
+        for turn in range(2 * TURNS):
+            ringing = bool(turn % 2)
+            Bell.ring = real if ringing else lambda *_: None  # type: ignore[method-assign]
+            began_s = boot_s()
+            async with anyio.create_task_group() as group:
+                for number, case in enumerate(cases):
+                    group.start_soon(post, case, f"ses_{number:02d}")
+            spent_s[ringing] += boot_s() - began_s if turn > 1 else 0.0  # the statements are prepared
+        Bell.ring = real  # type: ignore[method-assign]
+    rates = {ringing: (TURNS - 1) * CLIENTS * POSTS / spent for ringing, spent in spent_s.items()}
+    share = rates[True] / rates[False]
+    print(
+        f"rings: {CLIENTS} clients post {rates[False]:.0f}/s without rings, {rates[True]:.0f}/s with one after each "
+        f"commit: {share:.0%} (≥ {RUNG:.0%})"
+    )
+    return share >= RUNG
+
+
+CASES = {"wake": wake, "burst": burst, "drain": drain, "storm": storm, "fair": fair, "rings": rings}

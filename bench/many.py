@@ -1,7 +1,7 @@
 """A log that many machines share, on a PostgreSQL of its own that syncs to the disk.
 
 python bench/many.py [append] [kill] [zombie] [partition] [restart] [cut] [wake] [burst] [drain] [storm] [fair]
-    [lost] [--rounds N]
+    [rings] [lost] [--rounds N]
 
 append: an append begins a transaction, locks the session, checks the epoch, extends the chain, updates its rows, and
 commits. A bare insert writes the same bytes to a table of the same database, in one statement that commits. The two
@@ -23,6 +23,8 @@ burst: 2,000 timers are due at one instant. Target: all begun within 60 s.
 drain: a worker with 14 sessions is asked to end. Target: gone within 10 s, p95 elsewhere ≤ 3 s.
 storm: 50 processes want one session, 20 times. Target: one shift at a time, none fenced.
 fair: 5,000 sessions of one project are due and 10 of another, for 10 places. Target: those wait p95 ≤ 2 shifts.
+rings: 16 clients post to sessions that are due, with a ring after each commit and without one, in turns. Target: ≥ 45 %
+of the rate without.
 
 lost: a machine is lost with its processes and its home, with 100 MB in a session's workspace; another one continues
 it. Target: the session has its sandbox there within 10 s and 50 MB/s, with the same bytes, and the model was told.
