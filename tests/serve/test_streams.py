@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import anyio
+import httpx
 
 from holdfast.serve.site import Site
 from holdfast.serve.stream import FRAME_S, EventStream, frame
+from tests.app.terminal import typed
 from tests.serve.served import API, Served
+from tests.support.waiting import until
 
 
 def messages(text: str) -> list[tuple[int, Any]]:
@@ -68,21 +72,45 @@ def test_a_stream_that_is_cut_50_times_loses_and_doubles_nothing(served: Served,
     assert len(seen) > 120
 
 
+class Told(NamedTuple):
+    """A message of the stream of a home."""
+
+    at_us: int
+    name: str
+    counts: dict[str, Any]
+
+
+def told(stream: httpx.Response) -> Iterator[Told]:
+    """The messages as they come."""
+    fields: dict[str, str] = {}
+    for line in stream.iter_lines():
+        assert line != ": alive", "there is no news"
+        name, _, value = line.partition(": ")
+        fields[name] = value
+        if name == "data":
+            yield Told(int(fields["id"]), fields["event"], json.loads(value))
+
+
 def test_the_newest_status_wins(served: Served, admin: str) -> None:
     with served.client(admin) as client, client.stream("GET", API + "/stream") as stream:
-        lines = stream.iter_lines()
-
-        def status() -> dict[str, Any]:
-            data = next(line for line in lines if line.startswith("data: "))
-            return cast(dict[str, Any], json.loads(data.removeprefix("data: ")))
-
-        before = status()
+        counts = (each.counts for each in told(stream) if each.name == "status")
+        before = next(counts)
         for _ in range(5):
             client.post(API + "/sessions", json={"goal": "say hi"})
         seen = [before]
         while seen[-1]["done"] < before["done"] + 5:
-            seen.append(status())
+            seen.append(next(counts))
     assert len({json.dumps(each) for each in seen}) == len(seen), "a status was sent again without a change"
+
+
+def test_what_changes_no_count_is_told_too(served: Served, admin: str) -> None:
+    """A page of a session that runs, and goes on running, is out of date all the same."""
+    with served.client(admin) as client, client.stream("GET", API + "/stream") as stream:
+        client.post(API + "/sessions", json={"goal": "say hi", "key": "counted"})
+        until(lambda: client.get(f"{API}/sessions/counted").json()["state"] == "done")
+        began_us = time.time_ns() // 1_000
+        typed("budget", "counted", "--set", "20", "--home", served.home).went()
+        assert next(each for each in told(stream) if each.at_us > began_us and each.name == "changed").counts == {}
 
 
 async def test_frames_are_as_rare_as_promised_and_end_with_the_server() -> None:

@@ -27,7 +27,7 @@ async def status(asked: Asked[Nothing, Nothing]) -> HomeStatus:
 
 
 async def streamed(asked: Asked[Nothing, Nothing]) -> Response:
-    """Stream the counts of the home: messages `status`, the newest only. Their `id` is the server's time."""
+    """Stream the changes of the home: `status` with new counts, `changed` where these stay. Each `id` is a time."""
     asked.whole_home()
     site = asked.site
 
@@ -37,12 +37,13 @@ async def streamed(asked: Asked[Nothing, Nothing]) -> Response:
             found = None
             with anyio.move_on_after(ALIVE_S):
                 token, found = await site.pulse.after(token)
-            if found is None or found == last:
-                if found is None:
-                    yield None
-                continue
-            last = found
-            yield frame(site.clock.now_us(), "status", msgspec.json.encode(found))
+            if found is None:
+                yield None
+            elif found == last:
+                yield frame(site.clock.now_us(), "changed", b"{}")
+            else:
+                last = found
+                yield frame(site.clock.now_us(), "status", msgspec.json.encode(found))
 
     return EventStream(site, frames())
 

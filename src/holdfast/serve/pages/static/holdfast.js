@@ -75,7 +75,7 @@
   };
 
   const live = document.body.dataset.live;
-  let source = null, cut = 0, strip = null, busy = false, again = false, shown = document.body.dataset.at;
+  let source = null, cut = 0, strip = null, busy = false, again = false, due = 0, shown = document.body.dataset.at;
 
   const online = (on) => {
     const sign = $("#link");
@@ -107,12 +107,15 @@
     });
   };
 
+  // A session is followed; lists, which change with every session, are looked at again after a while.
+  const soon = () => { if (!due) due = setTimeout(() => { due = 0; refresh(); }, $("[data-list=tail]") ? 0 : 2000); };
   const close = () => { if (source) source.close(); source = null; clearTimeout(cut); cut = 0; };
   const connect = () => {
     if (!live || source || document.hidden) return;
     source = new EventSource("/holdfast/v1/stream");
     source.onopen = refresh;
     source.addEventListener("status", refresh);
+    source.addEventListener("changed", soon);
     source.onerror = () => {
       online(false);
       if (source && source.readyState === EventSource.CLOSED) { source = null; setTimeout(connect, 3000); }
