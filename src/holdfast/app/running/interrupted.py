@@ -45,8 +45,8 @@ async def offer_to_end(call: Call, runtime: Runtime, session_id: str) -> None:
     if call.json or not os.isatty(2):
         return
     which = "it" if len(running) == 1 else "them"
-    call.note(f"Ctrl-C within {WINDOW_S:.0f} s ends {which}; otherwise the next wake takes the result.")
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        call.note(f"Ctrl-C within {WINDOW_S:.0f} s ends {which}; otherwise the next wake takes the result.")
         with anyio.move_on_after(WINDOW_S):
             if await anext(signals) == signal.SIGINT:
                 ended = [await _ended(runtime, each) for each in running]
