@@ -22,7 +22,9 @@ REPOSITORIES: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-@pytest.fixture(params=["node", "cmake", pytest.param("python", marks=pytest.mark.faults)])
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.faults] if name == "python" else []) for name in REPOSITORIES]
+)
 def repository(request: pytest.FixtureRequest) -> str:
     """Its name. Skips where a tool is missing or the registries do not answer."""
     name = str(request.param)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from argparse import Namespace
 from pathlib import Path
-from typing import Literal
 
 import anyio
 import pytest
@@ -47,15 +46,15 @@ def test_killed_around_an_append(tmp_path: Path, brains: Nursery, sandbox: bool)
     all_killed_at(tmp_path, brains, golden, boundaries[::3] if sandbox else boundaries[1::4], sandbox=sandbox)
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("begun", [False, True])
 def test_only_a_command_that_runs_is_said_to_run(
-    tmp_path: Path, brains: Nursery, capsys: pytest.CaptureFixture[str], side: Literal["before", "after"]
+    tmp_path: Path, brains: Nursery, capsys: pytest.CaptureFixture[str], begun: bool
 ) -> None:
-    """After the dispatch of `slow`, before it starts; and before its result, while it waits for its end."""
+    """The brain is killed between the dispatch of a command and its start, or while the command runs."""
     session = open_session(tmp_path / "home", story(turn("", slow("long", 60.0)), keys=("long",)), sandbox=False)
     seam = Seam("append", 1, "after", "kill", "tool.dispatched")
-    brain = brains.wake(session.home, session.session_id, *([seam] if side == "before" else []))
-    if side == "after":
+    brain = brains.wake(session.home, session.session_id, *([] if begun else [seam]))
+    if begun:
         wait_for(lambda: (session.workspace / EFFECTS).exists() or brain.dead.is_set(), "the command runs")
         brain.send(signal.SIGKILL)
     assert brain.wait() == -9
@@ -66,7 +65,7 @@ def test_only_a_command_that_runs_is_said_to_run(
             await offer_to_end(Call(Namespace(json=True), settings), runtime, session.session_id)
 
     anyio.run(offered)
-    assert ("still running under its supervisor" in capsys.readouterr().err) == (side == "after")
+    assert ("still running under its supervisor" in capsys.readouterr().err) == begun
 
 
 @pytest.mark.faults

@@ -14,6 +14,7 @@ from holdfast.app.exits import name_of
 from holdfast.brain.recall import recall
 from holdfast.errors import HoldfastError
 from holdfast.facts.hands import HandsProvisioned
+from holdfast.hands.base import Hands
 from holdfast.log.base import Which
 from holdfast.service.event_lines import counted, one_line
 from holdfast.session.rows import SessionRow
@@ -73,8 +74,7 @@ async def _running(runtime: Runtime, session_id: str) -> list[_Running]:
 async def _runs(runtime: Runtime, each: _Running) -> bool:
     """True if the call runs in its hands. One that was dispatched may not have started: the next wake starts it."""
     try:
-        hands = await runtime.providers.named(each.hands.provider, accept_weak=True).attach(each.hands)
-        return (await hands.status(each.fence, each.call_id)).state == "running"
+        return (await (await _hands(runtime, each)).status(each.fence, each.call_id)).state == "running"
     except HoldfastError:
         return False
 
@@ -82,8 +82,11 @@ async def _runs(runtime: Runtime, each: _Running) -> bool:
 async def _ended(runtime: Runtime, each: _Running) -> bool:
     """Kill a call in its hands; the journal keeps that for the next wake. False if that was not possible."""
     try:
-        hands = await runtime.providers.named(each.hands.provider, accept_weak=True).attach(each.hands)
-        await hands.kill(each.fence, each.call_id)
+        await (await _hands(runtime, each)).kill(each.fence, each.call_id)
     except HoldfastError:
         return False
     return True
+
+
+async def _hands(runtime: Runtime, each: _Running) -> Hands:
+    return await runtime.providers.named(each.hands.provider, accept_weak=True).attach(each.hands)

@@ -109,7 +109,7 @@
 
   // A session is followed; lists, which change with every session, are looked at again after a while.
   const soon = () => { if (!due) due = setTimeout(() => { due = 0; refresh(); }, $("[data-list=tail]") ? 0 : 2000); };
-  const close = () => { if (source) source.close(); source = null; clearTimeout(cut); cut = 0; };
+  const close = () => { if (source) source.close(); source = null; clearTimeout(cut); clearTimeout(due); cut = due = 0; };
   const connect = () => {
     if (!live || source || document.hidden) return;
     source = new EventSource("/holdfast/v1/stream");
