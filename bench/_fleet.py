@@ -6,16 +6,30 @@ import itertools
 import statistics
 import sys
 import time
+from collections import Counter
 from contextlib import AsyncExitStack, closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from holdfast.clock import boot_s
+from holdfast.brain.wake import wake as wake_session
+from holdfast.clock import SystemClock, boot_s
+from holdfast.facts.session import Limits
+from holdfast.facts.shift import LimitSet
+from holdfast.ids import system_entropy
+from holdfast.log.base import Post
 from holdfast.log.postgres.bell import Bell
 from holdfast.log.postgres.connect import Connection, connect
+from holdfast.log.postgres.store import PostgresStore
+from holdfast.log.worker_locks import Worker
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
+from holdfast.session.home import HOME
+from tests.brain.stage import Stage, turn
 from tests.log.elsewhere import There, opened
 from tests.log.fleet import Ears, fleet
 from tests.log.rigs import PostgresRig, postgres_rig
@@ -25,7 +39,8 @@ BUSY = 8
 TIMERS, BURST_S = 2_000, 60.0
 DRAINED, EXIT_S, MOVED_S = 14, 10.0, 3.0
 STORM, ROUNDS = 50, 20
-FAIR, PLACES, SHIFT_S = {"large": 5_000, "small": 10}, 10, 2.0
+FAIR, PLACES, CAP, SHIFT_S = {"large": 5_000, "small": 10}, 20, 10, 2.0
+RATE, RATE_BURST, ASKING, RATE_S, USED = 60, 6, 3, 120.0, 0.95
 CLIENTS, POSTS, TURNS, RUNG = 16, 50, 5, 0.45
 LAST_S = 120.0
 
@@ -144,25 +159,97 @@ async def drain(address: str, home: Path) -> bool:
 
 
 async def fair(address: str, home: Path) -> bool:
-    """Many due sessions of one project and few of another, which were opened later, for a worker with few places."""
+    """Many due sessions of one project and few of another, which were opened later, and a limit for each."""
     async with postgres_rig(home / "posts", address) as rig:
         async with opened(rig.address, rig.folder, home / "opens", 8.0) as own:
             case = There(PostgresRig(rig.address, rig.folder, home / "opens", own))
             for name, count in FAIR.items():
                 for number in range(count):
                     await case.begin(f"ses_{name}{number}", project=name)
-        with fleet(rig.address, rig.folder, [home / "fair"], limit=PLACES, hold_s=SHIFT_S) as children:
+                fact = LimitSet(scope="account", name=f"project:{name}", running=CAP)
+                await own.post(Post(HOME, f"limit.{name}", case.draft(fact, "user:bench")))
+        most = Counter[str]()
+        homes = [home / f"fair{number}" for number in range(2)]
+        with fleet(rig.address, rig.folder, homes, limit=PLACES, hold_s=SHIFT_S) as children, rig.sql() as sql:
             ears = Ears(children)
-            began_s, waits, small = boot_s(), list[float](), FAIR["small"]
-            while len(waits) < small:
-                said = await anyio.to_thread.run_sync(ears.next, "took")
-                if said.session.startswith("ses_small"):
-                    waits.append((said.at_s - began_s) / SHIFT_S)
+            began_s, waits, samples = boot_s(), list[float](), 0
+            while len(waits) < FAIR["small"] or boot_s() < began_s + 10 * SHIFT_S:
+                running: Counter[str] = Counter(dict(sql.execute(RUNNING).fetchall()))
+                most |= running
+                samples += 1
+                while not ears.lines.empty():
+                    said = ears.lines.get()
+                    if said.what == "took" and said.session.startswith("ses_small"):
+                        waits.append((said.at_s - began_s) / SHIFT_S)
+                await anyio.sleep(0.02)
+            took = ears.counts["took"] * SHIFT_S / (boot_s() - began_s)
     print(
-        f"fair: {FAIR['large']:,} due sessions against {small}, {PLACES} places: the small project waits p95 "
-        f"{p(waits, 95):.2f} shifts (≤ 2), at most {max(waits):.2f}"
+        f"fair: {FAIR['large']:,} due sessions against {FAIR['small']}, {2 * PLACES} places, at most {CAP} of each "
+        f"project: the small one waits p95 {p(waits, 95):.2f} shifts (≤ 2); most at work in {samples} samples: "
+        f"{most['large']} and {most['small']} (≤ {CAP}); on average {took:.1f} places were used"
     )
-    return p(waits, 95) <= 2.0
+    return p(waits, 95) <= 2.0 and max(most.values()) <= CAP
+
+
+RUNNING = """
+select case when accounts like '%project:small%' then 'small' else 'large' end, count(*) from sessions
+where holder <> '' group by 1
+"""
+
+
+async def rate(address: str, home: Path) -> bool:
+    """Brains at four homes, each with sessions that ask without end, under a limit of their model."""
+    turns = [turn("", ("read", {"path": "a"}))] * 1_000
+    starts = list[int]()
+    async with postgres_rig(home / "posts", address) as rig, AsyncExitStack() as stack:
+        case = There(rig)
+        fact = LimitSet(scope="model", name="scripted", per_minute=RATE, burst=RATE_BURST)
+        await rig.store.post(Post(HOME, "limit", case.draft(fact, "user:bench")))
+        stages = []
+        for number in range(WORKERS):
+            place = home / f"rate{number}"
+            own = await stack.enter_async_context(opened(rig.address, rig.folder, place, 8.0))
+            mine = stack.enter_context(closing(Worker.start(place / "workers", f"wrk_{number}")))
+            for _ in range(ASKING):
+                stages.append(await _asking(turns, own, mine.worker_id))
+        with anyio.move_on_after(RATE_S):
+            async with anyio.create_task_group() as group:
+                for stage in stages:
+                    group.start_soon(_ask, stage)
+        for stage in stages:
+            events = await rig.store.read(stage.session_id)
+            starts += [event.at_us for event in events if event.type == "span.model_request_start"]
+    starts.sort()
+    window = max(sum(at <= each < at + 60_000_000 for each in starts) for at in starts)
+    used = (len(starts) - RATE_BURST) / (RATE * (starts[-1] - starts[0]) / 60e6)
+    print(
+        f"rate: {RATE} requests a minute, {RATE_BURST} at once, for {len(stages)} sessions of {WORKERS} workers: "
+        f"{window} in the fullest minute (≤ {RATE + RATE_BURST}), {used:.1%} used (≥ {USED:.0%})"
+    )
+    return window <= RATE + RATE_BURST and used >= USED
+
+
+async def _asking(turns: list[dict[str, Any]], store: PostgresStore, worker_id: str) -> Stage:
+    """A session in a store, with a brain that would ask without end."""
+    stage = Stage(turns, limits=Limits(max_turns=10_000))
+    stage.intake = Intake(store, store, SystemClock(), system_entropy, Caller("user:bench"))
+    stage.doors = replace(
+        stage.doors,
+        log=store,
+        leases=store,
+        snapshots=store,
+        worker=replace(stage.doors.worker, worker_id=worker_id, place=store.place_id),
+    )
+    await stage.open()
+    return stage
+
+
+async def _ask(stage: Stage) -> None:
+    """Wake the session whenever it parked, as a worker does at its due time."""
+    while True:
+        await wake_session(stage.session_id, stage.doors)
+        row = await stage.intake.index.find(stage.session_id)
+        await anyio.sleep(max(0.0, ((row.due_us or 0) - time.time() * 1e6) / 1e6))
 
 
 async def storm(address: str, home: Path) -> bool:
@@ -229,4 +316,4 @@ async def rings(address: str, home: Path) -> bool:
     return share >= RUNG
 
 
-CASES = {"wake": wake, "burst": burst, "drain": drain, "storm": storm, "fair": fair, "rings": rings}
+CASES = {"wake": wake, "burst": burst, "drain": drain, "storm": storm, "fair": fair, "rate": rate, "rings": rings}

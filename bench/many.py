@@ -1,7 +1,7 @@
 """A log that many machines share, on a PostgreSQL of its own that syncs to the disk.
 
 python bench/many.py [append] [kill] [zombie] [partition] [restart] [cut] [wake] [burst] [drain] [storm] [fair]
-    [rings] [lost] [--rounds N]
+    [rate] [rings] [lost] [--rounds N]
 
 append: an append begins a transaction, locks the session, checks the epoch, extends the chain, updates its rows, and
 commits. A bare insert writes the same bytes to a table of the same database, in one statement that commits. The two
@@ -22,7 +22,10 @@ turns with a bare notification to one process that takes the session. Target: p5
 burst: 2,000 timers are due at one instant. Target: all begun within 60 s.
 drain: a worker with 14 sessions is asked to end. Target: gone within 10 s, p95 elsewhere ≤ 3 s.
 storm: 50 processes want one session, 20 times. Target: one shift at a time, none fenced.
-fair: 5,000 sessions of one project are due and 10 of another, for 10 places. Target: those wait p95 ≤ 2 shifts.
+fair: 5,000 sessions of one project are due and 10 of another, and at most 10 of each may run. Target: those wait p95
+≤ 2 shifts, and no sample finds more than 10 of one.
+rate: sessions of four workers ask one model as fast as they may, at most 60 times a minute and 6 times at once. Target:
+never more than 66 in a minute, ≥ 95 % used.
 rings: 16 clients post to sessions that are due, with a ring after each commit and without one, in turns. Target: ≥ 45 %
 of the rate without.
 

@@ -22,6 +22,8 @@
     │   ├── HeadMoved              –  an event arrived since the fold; fold again
     │   ├── LeaseHeld              –  another process is running this session
     │   ├── BudgetRefused          –  the reservation does not fit under a cap
+    │   ├── TooMany                5  as many sessions run as a limit allows
+    │   ├── TooSoon                –  the requests that a limit allows are used up for now
     │   └── EmergencyStop          3  a user stopped all sessions
     ├── HandsError                 –  the hands could not be made or reached
     │   └── HandsLost              –  this incarnation of the hands is gone
@@ -206,6 +208,20 @@ class BudgetRefused(Refused):
         self.wanted_pico = wanted_pico
         self.held_pico = held_pico
         self.retry_us = retry_us
+
+
+class TooMany(Refused):
+    """As many sessions of an account or a model run as its limit allows. This one can begin when another one ends."""
+
+    exit_code = 5
+
+
+class TooSoon(Refused):
+    """The requests that an account or a model may begin are used up until `next_us`."""
+
+    def __init__(self, message: str, *, next_us: int) -> None:
+        super().__init__(message)
+        self.next_us = next_us
 
 
 class NeedsProgram(HoldfastError):

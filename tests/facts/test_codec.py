@@ -105,10 +105,10 @@ def test_noise_is_damage(noise: bytes) -> None:
 def test_the_stored_shape() -> None:
     fact = UserMessage(content=(Text("hé"),))
     assert drafted(fact, "k").decode() == (
-        '{"v":10,"id":"evt_1","actor":"brain","key":"k",'
+        '{"v":11,"id":"evt_1","actor":"brain","key":"k",'
         '"fact":{"type":"user.message","content":[{"type":"text","text":"hé"}]}}'
     )
-    assert drafted(fact).decode().startswith('{"v":10,"id":"evt_1","actor":"brain","fact":{')
+    assert drafted(fact).decode().startswith('{"v":11,"id":"evt_1","actor":"brain","fact":{')
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])

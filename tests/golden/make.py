@@ -37,6 +37,7 @@ from holdfast.facts.shift import (
     ClockSet,
     EmergencyReleased,
     EmergencyStopped,
+    LimitSet,
     RemovedSession,
     SessionsRemoved,
     ShiftEnded,
@@ -255,6 +256,8 @@ async def home(store: MemoryStore) -> None:
         EmergencyStopped(),
         EmergencyReleased(stop_seq=4),
         BudgetSet(account_id="project:web", period="total", cap_pico=10**13),
+        LimitSet(scope="account", name="project:web", running=2, per_minute=60, burst=6),
+        LimitSet(scope="model", name="m"),
         BriefRead(through_us=1_795_000_000_000_000),
         SessionsRemoved(
             sessions=(RemovedSession("ses_gone", 12, "ab" * 32),),

@@ -45,11 +45,13 @@ class There(Scenario):
         await self.store.post(Post(session_id, "created", self.draft(fact)), create=True)
 
 
-def opened(address: str, folder: str, home: Path, ttl_s: float, *, keeps: bool = True) -> PostgresStore:
+def opened(
+    address: str, folder: str, home: Path, ttl_s: float, *, keeps: bool = True, settings: str = "{}"
+) -> PostgresStore:
     """A store whose place is named after its home. With `keeps`, what works there can go on elsewhere."""
     workers = home / "workers"
     workers.mkdir(parents=True, exist_ok=True)
-    place = Place(f"plc_{home.name}", f"boot {home}", keeps, "host", "test")
+    place = Place(f"plc_{home.name}", f"boot {home}", keeps, "host", "test", settings)
     return PostgresStore(address, workers, SystemClock(), system_entropy, folder, 60.0, place, ttl_s)
 
 

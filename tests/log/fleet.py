@@ -25,7 +25,7 @@ import anyio.to_thread
 
 from holdfast.brain.shift import alongside
 from holdfast.clock import SystemClock, boot_s
-from holdfast.errors import Fenced, HeadMoved, HoldfastError, LeaseHeld
+from holdfast.errors import Fenced, HeadMoved, HoldfastError, LeaseHeld, TooMany
 from holdfast.fleet.dispatch import Handler
 from holdfast.fleet.serve import SHARED_LOOK_S, Service, Share
 from holdfast.ids import new_worker_id, system_entropy
@@ -55,8 +55,8 @@ async def main(address: str, folder: str, home: Path, limit: int, hold_s: float)
                 lease = await store.acquire(session_id, case.shift(mine.worker_id), head=row.head)
             except HeadMoved:
                 return  # as a brain, which would look again
-            except LeaseHeld:
-                say("held", session_id, 0, 0)
+            except (LeaseHeld, TooMany) as error:
+                say("held" if isinstance(error, LeaseHeld) else "limited", session_id, 0, 0)
                 raise
             say("took", session_id, lease.epoch, f"{boot_s():.6f}")
             try:

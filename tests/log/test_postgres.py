@@ -256,7 +256,15 @@ async def test_a_log_is_refused_before_anything_is_written(holdfast_home: Path, 
     await refused("nonsense", "postgresql://")
 
 
-FORMER = """
+LATER = """
+drop function same_settings;
+drop table places;
+update meta set value = '7' where name = 'schema';
+"""
+"""Makes tables of version 7 of those of today."""
+
+FORMER = f"""
+{LATER}
 drop function may_leave;
 drop view living;
 drop table workers, trees;
@@ -271,7 +279,7 @@ update meta set value = '6' where name = 'schema';
 
 COLUMNS = """
 select table_name, column_name, data_type, collation_name, is_nullable, column_default from information_schema.columns
-where table_schema = current_schema() and table_name in ('workers', 'trees', 'living') order by 1, 2
+where table_schema = current_schema() and table_name in ('workers', 'trees', 'living', 'places') order by 1, 2
 """
 
 
@@ -292,8 +300,22 @@ async def test_tables_of_the_version_before_are_migrated(holdfast_home: Path, po
             assert await store.due(2**60) == []  # it waits for `plc_first`
 
 
-async def refuse(rig: PostgresRig, home: Path) -> None:
-    with pytest.raises(LogUnavailable, match=r"version 6.*holdfast migrate"):
+async def test_tables_without_settings_get_them(holdfast_home: Path, postgres: str) -> None:
+    async with postgres_rig(holdfast_home, postgres) as rig:
+        await Scenario(rig).open()
+        with rig.sql() as sql:
+            made = sql.execute(COLUMNS).fetchall()
+            sql.execute(LATER)
+        await refuse(rig, holdfast_home, 7)
+        assert migrate(postgres, rig.folder) == (7, TABLES)
+        with rig.sql() as sql:
+            assert sql.execute(COLUMNS).fetchall() == made
+        async with await open_postgres(postgres, rig.folder, holdfast_home) as store:
+            assert await store.due(2**60) == ["ses_a"]
+
+
+async def refuse(rig: PostgresRig, home: Path, version: int = 6) -> None:
+    with pytest.raises(LogUnavailable, match=rf"version {version}.*holdfast migrate"):
         await open_postgres(rig.address, rig.folder, home)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from holdfast import __version__
 from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, is_served, open_home, workers
-from holdfast.app.models import find_model, shared_model
+from holdfast.app.models import digests_of, find_model, shared_model
 from holdfast.app.providers import Providers, SessionProvider
 from holdfast.app.settings.config import Settings, database_path, environment, local_caller
 from holdfast.app.settings.prompts import load_prompts
@@ -291,7 +291,12 @@ async def _open_log(settings: Settings, home: Home, clock: Clock, accept_loss: b
         return await SqliteStore.open(database, workers=home.workers, clock=clock, accept_loss=accept_loss)
     opened = postgres("store").PostgresStore.open
     store: SqlStore[Any] = await opened(
-        address, workers=home.workers, clock=clock, keeps=bool(settings.objects), program=PROGRAM
+        address,
+        workers=home.workers,
+        clock=clock,
+        keeps=bool(settings.objects),
+        program=PROGRAM,
+        settings=digests_of(settings),
     )
     return store
 

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.app.settings.config import Settings, variables
+from holdfast.app.settings.digests import home_digests
 from holdfast.app.settings.policies import context
 from holdfast.app.settings.trust import require
 from holdfast.app.settings.values import nearest
@@ -153,6 +154,13 @@ def settled_model(name: str, base_url: str = "") -> str:
     elif provider == "openai-compatible":
         named = ModelName(named.provider, named.model, endpoint_of(named).base_url)
     return str(named)
+
+
+def digests_of(settings: Settings) -> dict[str, str]:
+    """Return digests of the settings that decide how sessions go on in this home."""
+    remotes = REMOTES.values()
+    urls = [name for remote in remotes for name in remote.urls]
+    return home_digests(settings, urls, [name for remote in remotes for name in remote.keys])
 
 
 def endpoint_of(name: ModelName) -> Endpoint:

@@ -83,11 +83,11 @@ class Shift:
 
     `state` is always the fold of a prefix of the log, and never behind an append of this shift. `provisioned` is set
     while hands are being created, and afterwards if that failed; `keeping` while a workspace snapshot is being taken.
-    `decided_at` is the head on which the running action was decided. `money_waits` counts consecutive waits for budget
-    reserved by siblings, `probes` numbers the probes of files. `standing` are the services that the environment starts
-    in all hands. `pushed` is the configuration last sent to the proxy: the digest of the policy and the held secrets;
-    `noting` is locked while the proxy's journal is read, `opening` while a function opens a child. `acts` are the acts
-    of the session's kind.
+    `decided_at` is the head on which the running action was decided. `room_waits` counts consecutive waits for budget
+    or requests that others use, `probes` numbers the probes of files. `standing` are the services that the environment
+    starts in all hands. `pushed` is the configuration last sent to the proxy: the digest of the policy and the held
+    secrets; `noting` is locked while the proxy's journal is read, `opening` while a function opens a child. `acts` are
+    the acts of the session's kind.
     """
 
     background: TaskGroup
@@ -104,7 +104,7 @@ class Shift:
         self.provision_error: Exception | None = None
         self.keeping: anyio.Event | None = None
         self.standing: tuple[Service, ...] = ()
-        self.money_waits = 0
+        self.room_waits = 0
         self.pushed: tuple[str, tuple[str, ...], bool] | None = None
         self.noting = anyio.Lock()
         self.opening = anyio.Lock()

@@ -21,7 +21,7 @@ from holdfast.errors import LogDamaged, SchemaTooNew, UsageError
 from holdfast.facts.base import Erased, Fact
 from holdfast.facts.union import FACT_TYPES, AnyFact, type_of
 
-SCHEMA = 10
+SCHEMA = 11
 """Schema version that this program writes."""
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]

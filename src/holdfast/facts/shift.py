@@ -118,6 +118,10 @@ Period = Literal["total", "day", "week"]
 """Period that a cap covers: everything, the last 24 hours, or the last seven days."""
 
 
+LimitScope = Literal["account", "model"]
+"""Sessions that a limit covers: those that draw on an account, or those of a model."""
+
+
 class BudgetSet(Fact, frozen=True, tag="budget.set"):
     """A cap of an account was set, or removed with None."""
 
@@ -126,6 +130,20 @@ class BudgetSet(Fact, frozen=True, tag="budget.set"):
     account_id: str
     period: Period
     cap_pico: int | None = None
+
+
+class LimitSet(Fact, frozen=True, tag="limit.set"):
+    """A limit was set for the sessions of an account or for those of a model; it replaces an earlier one.
+
+    `running` is how many of them may run at a time. `per_minute` is how many model requests they may begin in a minute,
+    and `burst` how many of these at once, 0 for one. None is no limit.
+    """
+
+    scope: LimitScope
+    name: str
+    running: int | None = None
+    per_minute: int | None = None
+    burst: int = 0
 
 
 class BudgetReached(Fact, frozen=True, tag="budget.reached"):

@@ -108,6 +108,7 @@ from holdfast.facts.shift import (
     EmergencyReleased,
     EmergencyStopped,
     LeaseStolen,
+    LimitSet,
     SessionsRemoved,
     ShiftEnded,
     ShiftStarted,
@@ -187,6 +188,7 @@ KernelFact = (
     | RuleChecked
     | RuleBreached
     | BudgetSet
+    | LimitSet
     | BudgetReached
     | BreakerOpened
     | BreakerClosed

@@ -5,7 +5,7 @@ The lease excludes other processes and the wake row persists the due time; every
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import anyio
 import msgspec
@@ -23,10 +23,11 @@ from holdfast.errors import (
     NeedsProgram,
     SchemaTooNew,
     StorageFull,
+    TooMany,
     UnknownSession,
 )
 from holdfast.log.base import Index, Which
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import RowStatus, SessionRow
 
 Handler = Callable[[str], Awaitable[None]]
 """Wakes the session with that id."""
@@ -42,7 +43,7 @@ STORAGE_REST_S = 4.0
 """Longest delay when the storage failed, not the session, so that it continues soon after the storage works."""
 
 HELD_REST_S = 1.0
-"""Delay before a session that another process holds is tried again."""
+"""Delay before a session that another process holds, or that reached a limit, is tried again."""
 
 
 class _Rest(msgspec.Struct):
@@ -140,6 +141,10 @@ class Crew:
             await self._handler(session_id)
         except LeaseHeld:
             self._rest(session_id, HELD_REST_S, failures=0)
+        except TooMany as error:
+            self._rest(session_id, HELD_REST_S, failures=0)
+            if self._on_error is not None:
+                self._on_error(session_id, error, HELD_REST_S)
         except LogFailed:
             raise
         except HoldfastError as error:
@@ -218,6 +223,7 @@ class InlineDispatcher:
         self._stays = stays
         self._waits = waits
         self._rung: list[str] = []
+        self._limited: set[str] = set()
         self._in_tree: dict[str, bool] = {"": False, only: True} if only else {}
 
     async def ring(self, session_id: str) -> None:
@@ -239,6 +245,11 @@ class InlineDispatcher:
             raise first_error(errors) from None
 
     def _told(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
+        if isinstance(error, TooMany):
+            if self._on_error is not None and session_id not in self._limited:
+                self._on_error(session_id, error, again_s)
+            self._limited.add(session_id)
+            return
         if session_id == self._only or self._on_error is None:
             raise error
         self._on_error(session_id, error, again_s)
@@ -268,19 +279,21 @@ class InlineDispatcher:
         return any([each not in due and await self._is_mine(each) for each in now])
 
     async def _goes_on(self, crew: Crew, due: list[str]) -> bool:
-        """Return True if more work will follow: a session is delayed after an error, or another process holds one."""
+        """Return True if more work will follow: a session is delayed, at a limit, or held by another process."""
         if crew.waiting(due):
             return True
         if any([await self._is_mine(session_id) for session_id in await self._board.holders()]):
             return True
-        if self._stays and await self._parked("job"):
+        if crew.waiting([row.session_id for row in await self._mine(status="runnable")]):
             return True
-        return self._waits is not None and self._waits(await self._parked("provider"))
+        if self._stays and await self._mine(reason="job"):
+            return True
+        return self._waits is not None and self._waits(await self._mine(reason="provider"))
 
-    async def _parked(self, reason: str) -> list[SessionRow]:
-        """Return the sessions in scope that are parked for that reason."""
+    async def _mine(self, *, status: RowStatus | Literal[""] = "", reason: str = "") -> list[SessionRow]:
+        """Return the sessions in scope with that status, or parked for that reason."""
         root = (await self._board.find(self._only)).root
-        rows = await self._board.sessions(Which(root=root, reason=reason))
+        rows = await self._board.sessions(Which(root=root, status=status, reason=reason))
         return [row for row in rows if await self._is_mine(row.session_id)]
 
     async def _is_mine(self, session_id: str) -> bool:

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from holdfast.brain.doors import uptime
 from holdfast.brain.shift import first_error
 from holdfast.clock import Clock
-from holdfast.errors import EmergencyStop, HoldfastError, LogFailed
+from holdfast.errors import EmergencyStop, HoldfastError, LogFailed, TooMany
 from holdfast.fleet.dispatch import FIRST_REST_S, STORAGE_REST_S, Board, Crew, Handler, OnError
 from holdfast.session.rows import Uptime
 
@@ -147,9 +147,13 @@ class Service:
             except EmergencyStop:  # issued in the meantime; nothing starts while it is in force
                 await anyio.lowlevel.checkpoint()
 
+        def failed(session_id: str, error: HoldfastError, again_s: float | None) -> None:
+            if not isinstance(error, TooMany):  # another worker was faster
+                self._on_error(session_id, error, again_s)
+
         try:
             async with anyio.create_task_group() as group:
-                crew = self._crew = Crew(group, self._clock, handle, limit=self._limit, on_error=self._on_error)
+                crew = self._crew = Crew(group, self._clock, handle, limit=self._limit, on_error=failed)
                 group.start_soon(self._watch, crew)
                 group.start_soon(self._answer, crew)
                 while True:

@@ -18,10 +18,12 @@ from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log import chain
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, is_older
 from holdfast.log.chain import StoredBlob, StoredEvent, damaged, events_of
+from holdfast.log.limiter import Held
 from holdfast.log.names import LAST, is_like, pick, pick_item, unknown
 from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
+from holdfast.session.limits import admitted, covering, decode
 from holdfast.session.money import AccountRow
 from holdfast.session.rows import (
     ItemRow,
@@ -51,6 +53,7 @@ class _Tables:
         self.accounts: dict[str, AccountRow] = {}
         self.reservations: dict[tuple[str, int], int] = {}
         self.items: dict[str, ItemRow] = {}
+        self.used: dict[str, int] = {}
 
     def row(self, session_id: str) -> SessionRow | None:
         return self.rows.get(session_id)
@@ -90,6 +93,16 @@ class _Tables:
     def item(self, item_id: str) -> ItemRow | None:
         return self.items.get(item_id)
 
+    def hold(self, limits: Sequence[str]) -> None:
+        """Transactions run one after another here."""
+
+    def held(self) -> list[Held]:
+        rows = [row for row in self.rows.values() if row.holder]
+        return [Held(row.session_id, row.holder, tuple(covering(row.accounts, row.model))) for row in rows]
+
+    def used_us(self, limit: str) -> int:
+        return self.used.get(limit, 0)
+
     def session_ids(self) -> list[str]:
         return sorted(self.events)
 
@@ -123,6 +136,7 @@ class _Tables:
         self.keys.update((row.key, row.session_id) for row in done.rows.values() if row.key)
         self.posts.update(done.posts)
         self.items.update(done.items)
+        self.used.update(done.used_us)
         self.accounts.update(done.ledger.accounts)
         for key, amount in done.ledger.reservations.items():
             if amount is None:
@@ -287,8 +301,11 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         rows = [row for row in self._tables.rows.values() if is_due(row, now_us, up)]
         rows.sort(key=lambda row: (due_rank(row, now_us), row.session_id))
-        turns = in_turns((shared_accounts(row), row) for row in rows)
-        return [row.session_id for row in turns if row.holder not in self._live]
+        turns = in_turns((shared_accounts(row), row) for row in rows if row.holder not in self._live)
+        running = [each.covers for each in self._tables.held() if each.holder in self._live]
+        home = self._tables.row(HOME)
+        due = ((tuple(covering(row.accounts, row.model)), row.session_id) for row in turns)
+        return admitted(decode(home.marks if home is not None else ""), due, running)
 
     async def accounts(self) -> list[AccountRow]:
         await anyio.lowlevel.checkpoint()

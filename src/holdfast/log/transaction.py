@@ -15,13 +15,15 @@ import msgspec
 from holdfast.errors import EmergencyStop, Fenced, HeadMoved, LeaseHeld, SchemaTooNew, UsageError
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import SCHEMA, Draft, Event, body_digest, chain, genesis, prepare
+from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import SessionCreated, SessionForked
-from holdfast.facts.shift import EmergencyReleased, EmergencyStopped, LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import EmergencyReleased, EmergencyStopped, LeaseStolen, LimitSet, ShiftEnded, ShiftStarted
 from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
 from holdfast.log.chain import holder
 from holdfast.log.ledger import Books, Ledger
+from holdfast.log.limiter import Gauges, check_room, count_request
 from holdfast.log.names import unknown
 from holdfast.log.removal import Gone, fact_of
 from holdfast.session import money
@@ -30,7 +32,7 @@ from holdfast.session.money import CAP_FACTS, path_of
 from holdfast.session.rows import ANSWERS, FIRST, ItemRow, SessionRow, first_row, item_key, item_of, next_item, next_row
 
 
-class View(Books, Protocol):
+class View(Books, Gauges, Protocol):
     """The stored data that a transaction reads."""
 
     def item(self, item_id: str) -> ItemRow | None:
@@ -82,13 +84,25 @@ def ready(draft: Draft, key: str = "") -> Ready:
 
 
 class Transaction:
-    """One transaction: its verbs stamp events; `sealed`, `rows`, `items`, `ledger`, and `posts` are then written.
+    """One transaction: its verbs stamp events; `sealed`, `rows`, `items`, `ledger`, `posts`, and `used_us` are written.
 
     `removed` are sessions to delete with everything of theirs, and `closed` their own accounts.
     After a verb raises, nothing of the transaction may be written.
     """
 
-    __slots__ = ("_now_us", "_view", "before", "closed", "items", "ledger", "posts", "removed", "rows", "sealed")
+    __slots__ = (
+        "_now_us",
+        "_view",
+        "before",
+        "closed",
+        "items",
+        "ledger",
+        "posts",
+        "removed",
+        "rows",
+        "sealed",
+        "used_us",
+    )
 
     def __init__(self, view: View, now_us: int) -> None:
         self._view = view
@@ -101,6 +115,7 @@ class Transaction:
         self.removed: tuple[str, ...] = ()
         self.closed: frozenset[str] = frozenset()
         self.ledger = Ledger(view, now_us)
+        self.used_us: dict[str, int] = {}
 
     def append(
         self, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, posts: Sequence[Post]
@@ -155,6 +170,9 @@ class Transaction:
         if is_held and not steal:
             raise held(row)
         _check_head(row, head)
+        home = self.row(HOME)
+        if home is not None and home.marks:
+            check_room(self._view, row, home, live)
         epoch = row.epoch + 1
         drafts = [draft]
         if is_held:
@@ -286,6 +304,10 @@ class Transaction:
         link = chain(prev, session_id, seq, epoch, at_us, kind, given.digest)
         event = Event(session_id, seq, epoch, at_us, link, draft.id, draft.actor, kind, fact)
         after = next_row(row, event) if row else first_row(event)
+        if isinstance(fact, ModelRequestStart):
+            home = self.row(HOME)
+            if home is not None and home.marks:
+                count_request(self._view, after, home, fact.model, self.used_us, self._now_us)
         for move in money.move(fact, seq, after.accounts, at_us):
             self.ledger.apply(session_id, move)
         self._item(event)
@@ -319,7 +341,7 @@ def _check_place(session_id: str, fact: Fact, key: str) -> None:
     if session_id == HOME:
         if not isinstance(fact, (*HOME_FACTS, SessionCreated)):
             raise UsageError(f"{HOME} is the home's own log and takes no {type_of(fact)}")
-    elif isinstance(fact, EmergencyStopped | EmergencyReleased):
+    elif isinstance(fact, EmergencyStopped | EmergencyReleased | LimitSet):
         raise UsageError(f"{type_of(fact)} applies to every session: post it to {HOME}")
     if isinstance(fact, ANSWERS) and key != item_key(fact.item_id):
         raise UsageError(

@@ -13,6 +13,7 @@ from holdfast.service.access_lines import HOSTS_SHOWN, host_files_line, policy_l
 from holdfast.service.items import lines as item_lines
 from holdfast.session.context.text import harmless
 from holdfast.session.decide.waits import proof_text
+from holdfast.session.limits import limit_line
 from holdfast.session.money import usd
 from holdfast.session.tools import TOOLS
 
@@ -197,6 +198,7 @@ _KERNEL: dict[type[Fact], Line] = {
     shift.BudgetSet: lambda fact, _: (
         f"cap of {fact.account_id} ({fact.period}): {'none' if fact.cap_pico is None else usd(fact.cap_pico)}"
     ),
+    shift.LimitSet: lambda fact, _: limit_line(fact),
     shift.BreakerOpened: lambda fact, _: f"breaker {fact.breaker} opens: {one_line(fact.detail)}",
     shift.BreakerClosed: lambda fact, _: f"breaker {fact.breaker} closes",
     shift.EmergencyStopped: lambda fact, event: f"everything is stopped by {event.actor}{_tail(fact.reason)}",

@@ -10,7 +10,7 @@ from holdfast.errors import UsageError
 from holdfast.facts.base import Block, Text
 from holdfast.facts.people import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.session import SessionCreated, SessionUpdated
-from holdfast.facts.shift import BudgetSet, EmergencyReleased, EmergencyStopped, Period
+from holdfast.facts.shift import BudgetSet, EmergencyReleased, EmergencyStopped, LimitScope, LimitSet, Period
 from holdfast.facts.union import AnyFact
 from holdfast.ids import new_session_id
 from holdfast.log.base import PostReceipt, Which
@@ -18,10 +18,14 @@ from holdfast.service.answers import Answers, check_cap
 from holdfast.service.posting import Caller, person
 from holdfast.session.decide.waits import STOPPED
 from holdfast.session.home import HOME, Stop
+from holdfast.session.limits import Limit, Limits, decode
 from holdfast.session.rows import SessionRow
 
 OVER = ("done", "failed", "cancelled")
 """Statuses of a session that has ended: it cannot be paused or transferred."""
+
+MOST = 1_000_000
+"""Largest number in a limit."""
 
 WITHIN: dict[Period, str] = {"total": "", "day": " within the last 24 hours", "week": " within the last seven days"}
 
@@ -124,6 +128,26 @@ class Intake(Answers):
         receipt = await self.post(session.session_id if session else HOME, fact)
         await self.wake_for_money(account_id, f"the cap of {account_id} was changed")
         return receipt
+
+    async def limits(self) -> Limits:
+        """Return the limits in force, by the name of what they cover."""
+        home = await self.index.sessions(Which(ids=frozenset({HOME})), home=True)
+        return decode(home[0].marks) if home else {}
+
+    async def set_limit(self, scope: LimitScope, name: str, limit: Limit) -> PostReceipt:
+        """Set a limit for the sessions of an account or a model, in place of an earlier one.
+
+        Raises `UsageError` for numbers that limit nothing sensibly.
+        """
+        for what, least, number in (
+            ("--running", 0, limit.running),
+            ("--rate", 1, limit.per_minute),
+            ("--burst", 1, limit.burst),
+        ):
+            if number is not None and not least <= number <= MOST:
+                raise UsageError(f"{what} {number} is not a number from {least} to {MOST}")
+        fact = LimitSet(scope=scope, name=name, running=limit.running, per_minute=limit.per_minute, burst=limit.burst)
+        return await self.post(HOME, fact)
 
     async def stop_all(self, reason: str = "") -> Stopping:
         """Stop everything: no shift starts, and running ones pause at their next safe boundary. Safe to repeat."""

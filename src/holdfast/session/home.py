@@ -1,4 +1,4 @@
-"""The log of a home, `ses_home`: emergency stops, shared caps, and removed sessions. It never runs."""
+"""The log of a home, `ses_home`: emergency stops, shared caps, limits, and removed sessions. It never runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import msgspec
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.people import NoticeSent
 from holdfast.facts.session import Agent, SessionCreated, Workspace
-from holdfast.facts.shift import BriefRead, BudgetSet, EmergencyReleased, EmergencyStopped, SessionsRemoved
+from holdfast.facts.shift import (
+    BriefRead,
+    BudgetSet,
+    EmergencyReleased,
+    EmergencyStopped,
+    LimitSet,
+    SessionsRemoved,
+)
+from holdfast.session import limits
 
 HOME = "ses_home"
 """Session id of the home's log. It is never due, acquired, or listed."""
 
-HOME_FACTS = (EmergencyStopped, EmergencyReleased, BudgetSet, NoticeSent, BriefRead, SessionsRemoved)
+HOME_FACTS = (EmergencyStopped, EmergencyReleased, BudgetSet, LimitSet, NoticeSent, BriefRead, SessionsRemoved)
 """Facts that may be posted to the home's log."""
 
 
@@ -35,8 +43,11 @@ def home_created() -> Draft:
     return Draft("evt_00000000000000000000000000", "system", fact)
 
 
-def home_changes(event: Event, detail: str) -> dict[str, object]:
-    """Return the changes that an event of the home's log makes to its row, whose `detail` holds the stop in force."""
+def home_changes(event: Event, detail: str, marks: str) -> dict[str, object]:
+    """Return the changes that an event of the home's log makes to its row.
+
+    Its `detail` holds the stop in force, and its `marks` the limits.
+    """
     match event.fact:
         case EmergencyStopped(reason=reason):
             stop = Stop(event.seq, event.at_us, event.actor, reason)
@@ -44,6 +55,8 @@ def home_changes(event: Event, detail: str) -> dict[str, object]:
         case EmergencyReleased(stop_seq=seq):
             stopped = stop_in(detail)
             return {"detail": ""} if stopped is not None and stopped.seq == seq else {}
+        case LimitSet() as fact:
+            return {"marks": limits.encode(limits.after(limits.decode(marks), fact))}
         case _:
             return {}
 

@@ -52,7 +52,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     a tree, `root` is the session at the top. `owner` is a user, empty for none; `name` is its agent's. A fork begins
     after the event `origin_seq` of its `origin`; empty and 0 for other sessions. `marks` are warnings: `weak` when its
     sandbox isolates less than usual, `tainted` when it has read untrusted content, `unpriced` when a part of it had no
-    price. `boot_id` and `due_boot_us` repeat `due_us` as an uptime of that boot.
+    price; those of the home are its limits (`session.limits`). `boot_id` and `due_boot_us` repeat `due_us` as an
+    uptime of that boot.
     """
 
     session_id: str
@@ -185,7 +186,7 @@ def _short(goal: str) -> str:
 
 def next_row(row: SessionRow, event: Event) -> SessionRow:
     """Return the row after one more event."""
-    changes = home_changes(event, row.detail) if row.session_id == HOME else _changes(row, event)
+    changes = home_changes(event, row.detail, row.marks) if row.session_id == HOME else _changes(row, event)
     return msgspec.structs.replace(
         row, head=event.seq, head_hash=event.hash, epoch=event.epoch, updated_us=event.at_us, **changes
     )

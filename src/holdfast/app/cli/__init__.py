@@ -74,6 +74,7 @@ VERBS: dict[str, VerbInfo] = {
     "interrupt": VerbInfo("steer", "Interrupt an agent; it waits for a message", "holdfast interrupt 7f3k9q"),
     "pause": VerbInfo("steer", "Pause a session until it is woken", "holdfast pause 7f3k9q"),
     "handover": VerbInfo("steer", "Transfer a session to another user", "holdfast handover 7f3k9q anna"),
+    "limit": VerbInfo("money", "Limit sessions and requests", "holdfast limit --account project:web --running 4"),
     "budget": VerbInfo("money", "Show or set budgets", "holdfast budget 7f3k9q --set 20"),
     "cost": VerbInfo("money", "Show what sessions cost", "holdfast cost --by project"),
     "egress": VerbInfo(

@@ -92,6 +92,9 @@ async def _database(runtime: Runtime) -> tuple[Finding, ...]:
     examine = partial(postgres("health").examine, address, SystemClock())
     version, problems = await anyio.to_thread.run_sync(examine)
     bad = [Finding("database", "bad", each.message, each.fix) for each in problems]
+    for place, names in (await runtime.store.other_settings()).items():
+        message = f"home {place} has other settings ({', '.join(names)}): its sessions do not go on here"
+        bad.append(Finding("settings", "bad", message, "set them alike in both homes, and start their workers again"))
     return (*bad,) or (Finding("database", "ok", f"{version}: what it acknowledges is safe, and its clock agrees"),)
 
 

@@ -1,10 +1,11 @@
-"""The verbs about money: budget and cost."""
+"""The verbs about money and limits: budget, limit, and cost."""
 
 from __future__ import annotations
 
 import argparse
 import csv
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -18,10 +19,12 @@ from holdfast.app.settings.values import nearest
 from holdfast.app.wrap import columns, table, terminal_width
 from holdfast.clock import DAY, SystemClock, local_time
 from holdfast.errors import UsageError
-from holdfast.facts.shift import Period
+from holdfast.facts.shift import LimitScope, Period
+from holdfast.log.base import Which
 from holdfast.service.event_lines import one_line
 from holdfast.service.spending import EARLIER, WAYS, Line, spending
 from holdfast.session.costs import Cost
+from holdfast.session.limits import Limit, covering
 from holdfast.session.money import HOME_ACCOUNT, AccountRow, usd, usd_float
 
 NONE = "none"
@@ -120,6 +123,69 @@ def _show(call: Call, accounts: list[AccountRow], names: Mapping[str, str]) -> N
         told = table([(one_line(name, room), *rest) for name, *rest in lines], range(2, 6))
     for line in told:
         call.say(line)
+
+
+def limit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `limit`."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--account", metavar="NAME", help="Limit the sessions that draw on this account")
+    which.add_argument("--model", metavar="NAME", help="Limit the sessions of this model, and requests to it")
+    which.add_argument(
+        "--all", dest="account", action="store_const", const=HOME_ACCOUNT, help="Limit all sessions together"
+    )
+    parser.add_argument("--running", metavar="N", help=f"Run at most N sessions at a time ({NONE}: any number)")
+    parser.add_argument("--rate", metavar="N", help=f"Begin at most N model requests a minute ({NONE}: any number)")
+    parser.add_argument("--burst", metavar="N", help="Begin at most N requests at once (default: a tenth of the rate)")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
+
+
+async def limit_run(call: Call) -> int:
+    """Set a limit, and show all of them with their use."""
+    args = call.args
+    scope: LimitScope = "model" if args.model else "account"
+    name = args.model or args.account
+    given = {word: text for word in ("running", "rate", "burst") if (text := getattr(args, word)) is not None}
+    if given and not name:
+        raise UsageError(
+            "say whose limit: --account NAME, --model NAME, or --all; such as: holdfast limit --all --running 8"
+        )
+    async with open_runtime(call.settings) as runtime:
+        if given:
+            before = (await runtime.intake.limits()).get(f"{scope} {name}", Limit())
+            await runtime.intake.set_limit(scope, name, _limit(before, given))
+        limits = await runtime.intake.limits()
+        holders = frozenset(await runtime.store.holders())
+        rows = await runtime.store.sessions(Which(ids=holders)) if holders else []
+        running = Counter(each for row in rows for each in covering(row.accounts, row.model))
+    lines = [("LIMIT OF", "RUNNING", "AT MOST", "REQUESTS/MIN", "AT ONCE")]
+    for each, limit in sorted(limits.items()):
+        if call.json:
+            kind, _, whose = each.partition(" ")
+            call.emit({"scope": kind, "name": whose, "running": running[each], **_public(limit)})
+        most, rate, burst = ("-" if number is None else str(number) for number in _public(limit).values())
+        lines.append((one_line(each, 40), str(running[each]), most, rate, burst))
+    if not call.json and not limits:
+        call.say("no limit is set; sessions run as workers have places")
+    elif not call.json:
+        for line in table(lines, range(1, 5)):
+            call.say(line)
+    return 0
+
+
+def _limit(before: Limit, given: Mapping[str, str]) -> Limit:
+    """Return a limit with the given changes. Raises `UsageError`."""
+    numbers: dict[str, int | None] = {}
+    for word, text in given.items():
+        if text != NONE and not (text.isascii() and text.isdecimal() and len(text) < 10):
+            raise UsageError(f"--{word} {one_line(text)} is not a number, such as --{word} 8, or --{word} {NONE}")
+        numbers[word] = None if text == NONE else int(text)
+    rate = numbers.get("rate", before.per_minute)
+    burst = numbers.get("burst") or (before.burst if rate == before.per_minute else max(1, (rate or 0) // 10))
+    return Limit(numbers.get("running", before.running), rate, burst)
+
+
+def _public(limit: Limit) -> dict[str, int | None]:
+    return {"at_most": limit.running, "per_minute": limit.per_minute, "at_once": limit.per_minute and limit.burst}
 
 
 def cost_arguments(parser: argparse.ArgumentParser) -> None:

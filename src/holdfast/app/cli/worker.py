@@ -108,6 +108,8 @@ async def serve_sessions(
         )
         if runtime.shelf is None:
             work.say(NO_GIT)
+        for place, names in (await runtime.store.other_settings()).items():
+            work.say(f"sessions of home {place} do not go on here: settings differ ({', '.join(names)})")
 
         async def beside() -> None:
             """Receive answers to inbox items, look for news of jobs, and keep the search index filled."""

@@ -10,10 +10,10 @@ import msgspec
 
 from holdfast.brain.acts import hands
 from holdfast.brain.acts.hands import begin_provisioning, provision
-from holdfast.brain.acts.people import does_not_fit
+from holdfast.brain.acts.people import does_not_fit, too_soon
 from holdfast.brain.response import Response
 from holdfast.brain.shift import Shift, alongside
-from holdfast.errors import BudgetRefused, CannotRunSafely, ModelError, UsageError
+from holdfast.errors import BudgetRefused, CannotRunSafely, ModelError, TooSoon, UsageError
 from holdfast.facts.base import Fact, Usage
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.shift import BreakerOpened, ShiftEnded
@@ -106,7 +106,7 @@ async def begin(
     """Append the request's start with its reservation; shrink the output limit to fit, or park.
 
     `name` is the model's in the agent's chain. Raises `HeadMoved` if an event arrived since the decision, or while
-    other sessions have reserved the budget.
+    other sessions use the budget or the requests of a minute.
     """
     while True:
         worst = model.worst_case_pico(request)
@@ -128,7 +128,7 @@ async def begin(
         try:
             # The budget suffices, so open requests for more are superseded.
             event, *_ = await shift.decision(start, *standing(shift.state, "budget", "there is money for it now"))
-            shift.money_waits = 0
+            shift.room_waits = 0
             return Attempt(shift, model, request, event.seq, on_part)
         except BudgetRefused as refused:
             smaller = request.max_output_tokens // 2
@@ -136,6 +136,8 @@ async def begin(
             if smaller < OUTPUT_FLOOR_TOKENS or model.worst_case_pico(shrunk) == worst:
                 return await does_not_fit(shift, refused)
             request = shrunk
+        except TooSoon as refused:
+            return await too_soon(shift, refused)
 
 
 async def run(attempt: Attempt, whole: Callable[[Response], Sequence[Fact]], *, keep_part: bool) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.brain.acts.guards import guards_of, written_by_jobs
 from holdfast.brain.shift import Shift
-from holdfast.errors import BudgetRefused, HeadMoved
+from holdfast.errors import BudgetRefused, HeadMoved, TooSoon
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import ApprovalExpired, ApprovalRequested, NoticeSent
 from holdfast.facts.shift import BreakerOpened, BudgetReached, ShiftEnded
@@ -240,7 +240,7 @@ async def notify(shift: Shift, action: Notify) -> None:
 HELD_FIRST_S = 0.1
 HELD_LONGEST_S = 5.0
 HELD_TRIES = 40
-"""Waits for budget reserved by siblings, about three minutes in all, before the session parks on a timer."""
+"""Waits for budget or requests that others use, about three minutes in all, before the session parks on a timer."""
 
 HELD_PARK_US = 60_000_000
 
@@ -251,9 +251,9 @@ async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
     Raises `HeadMoved` after a wait and after asking an approver, so that the session decides again.
     """
     fits_later = refused.wanted_pico <= refused.left_pico + refused.held_pico
-    if fits_later and shift.money_waits < HELD_TRIES:
-        shift.money_waits += 1
-        pause_s = min(HELD_LONGEST_S, HELD_FIRST_S * 2.0 ** min(shift.money_waits, 10))
+    if fits_later and shift.room_waits < HELD_TRIES:
+        shift.room_waits += 1
+        pause_s = min(HELD_LONGEST_S, HELD_FIRST_S * 2.0 ** min(shift.room_waits, 10))
         await shift.doors.clock.sleep(pause_s * (0.5 + shift.doors.entropy(1)[0] / 512))
         raise HeadMoved("money that others held may be free again", folded=shift.state.seq, head=shift.state.seq)
     if fits_later:
@@ -261,6 +261,21 @@ async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
         detail = "the rest of the budget is reserved by other sessions for now"
         return End(ShiftEnded(status="parked", reason="budget", detail=detail, due_us=due_us))
     return await out_of_money(shift, refused)
+
+
+async def too_soon(shift: Shift, refused: TooSoon) -> End:
+    """Wait for the requests of a minute, which others use, or park after many waits.
+
+    Raises `HeadMoved` after a wait, so that the session decides again.
+    """
+    left_s = max(0.0, (refused.next_us - shift.doors.clock.now_us()) / 1e6)
+    jitter_s = shift.doors.entropy(1)[0] / 256  # so that those who wait do not all ask at once
+    if shift.room_waits < HELD_TRIES:
+        shift.room_waits += 1
+        await shift.doors.clock.sleep(min(HELD_LONGEST_S, left_s + jitter_s))
+        raise HeadMoved("a request may begin again", folded=shift.state.seq, head=shift.state.seq)
+    due_us = shift.doors.clock.now_us() + int((left_s + 60 * jitter_s) * 1e6)
+    return End(ShiftEnded(status="parked", reason="provider", detail=str(refused), due_us=due_us))
 
 
 async def ask_use(shift: Shift, action: AskUse) -> None:

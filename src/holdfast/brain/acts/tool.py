@@ -53,7 +53,7 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
             await shift.decision(*(_intent(shift, use, 1, None, action.approval_id) for use in uses))
         except BudgetRefused as refused:
             return await does_not_fit(shift, refused)
-        shift.money_waits = 0
+        shift.room_waits = 0
         await harness.run_custom(shift, uses)
         return None
     if not all(shift.state.call(call_id).read_only for call_id in action.call_ids):
@@ -265,7 +265,7 @@ async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: b
         return
     if call.where == "process":
         await shift.decision(_intent(shift, use, call.attempt + 1, None, approval_id, happened=happened))
-        shift.money_waits = 0
+        shift.room_waits = 0
         await harness.run_custom(shift, [use])
         return
     if shift.state.hands is None:

@@ -1,14 +1,14 @@
 """Writing: an append is one transaction, acknowledged only after its commit.
 
-Locks are advisory and named by session and account: the home first, then sessions, then accounts, each in the order of
-their names. They are taken before anything is written, so a transaction gets its number after all those that it waited
-for, and positions (`postgres.sql`, tail) follow the order of each session. `move_session` still names the head before,
-so a writer that ignores the locks loses.
+Locks are advisory and named by session, account, and limit: the home first, then sessions, then accounts, then limits,
+each in the order of their names. They are taken before anything is written, so a transaction gets its number after all
+those that it waited for, and positions (`postgres.sql`, tail) follow the order of each session. `move_session` still
+names the head before, so a writer that ignores the locks loses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import psycopg
@@ -81,6 +81,9 @@ class _View(SqlView):
             self._accounts |= dict.fromkeys(names)
             self._accounts |= {row.account_id: row for row in map(account_row, found)}
         return self._accounts[account_id]
+
+    def hold(self, limits: Sequence[str]) -> None:
+        self._db.run("lock_limits", {"names": [*limits]})
 
 
 class _NeedsLook(Exception):

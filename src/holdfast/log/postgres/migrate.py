@@ -13,14 +13,14 @@ from holdfast.log.postgres.connect import FOLDER, Connection, PostgresDatabase, 
 from holdfast.log.postgres.places import Place
 from holdfast.log.sql.statements import schema
 
-TABLES = 7
+TABLES = 8
 """Version of the tables in PostgreSQL. Up to 6 it was that of the tables in a file."""
 
 _OLDEST = 6
 _SCHEMA = ("schema.sql", "postgres_schema.sql")
 """Makes tables of the oldest version; migrations do the rest."""
 
-_MIGRATIONS = {6: "postgres_from_6.sql"}
+_MIGRATIONS = {6: "postgres_from_6.sql", 7: "postgres_from_7.sql"}
 _OLDEST_SERVER = 130_000
 _MIGRATE = "run `holdfast migrate` with its address"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -30,6 +31,7 @@ class Place(msgspec.Struct, frozen=True):
 
     `seat` names the folder of its lock files on this boot of this kernel: only workers of one seat see each other's
     locks. `keeps` means that snapshots of its workspaces go to an object store. `program` is shown in lists.
+    `settings` are digests of its settings by name, in JSON: sessions of a home whose settings differ are left to it.
     """
 
     place_id: str
@@ -37,9 +39,18 @@ class Place(msgspec.Struct, frozen=True):
     keeps: bool = False
     host: str = ""
     program: str = ""
+    settings: str = "{}"
 
     @classmethod
-    def of(cls, workers: Path, entropy: Entropy, *, keeps: bool = False, program: str = "") -> Self:
+    def of(
+        cls,
+        workers: Path,
+        entropy: Entropy,
+        *,
+        keeps: bool = False,
+        program: str = "",
+        settings: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return the place of the home with this folder of lock files. Its id is random, and kept in that folder."""
         path = workers / "place"
         workers.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -52,7 +63,8 @@ class Place(msgspec.Struct, frozen=True):
             draft.unlink()
         found = os.stat(workers)
         seat = f"{boot_id()} {found.st_dev}:{found.st_ino}"
-        return cls(path.read_text(encoding="utf-8"), seat, keeps, platform.node(), program)
+        told = msgspec.json.encode(settings or {}, order="sorted").decode()
+        return cls(path.read_text(encoding="utf-8"), seat, keeps, platform.node(), program, told)
 
     def beat(self, names: list[str], limits: list[int], ttl_s: float) -> dict[str, object]:
         """Return the values of the statement `beat`."""
@@ -69,7 +81,13 @@ class Place(msgspec.Struct, frozen=True):
 
     def standing(self, db: PostgresDatabase, sessions: list[str], *, wary: bool) -> tuple[set[str], frozenset[str]]:
         """Return the sessions that no worker of this place can run now, and those that any place can begin."""
-        values = {"names": sessions, "place": self.place_id, "vocabulary": SCHEMA, "wary": wary}
+        values = {
+            "names": sessions,
+            "place": self.place_id,
+            "vocabulary": SCHEMA,
+            "wary": wary,
+            "settings": self.settings,
+        }
         found = db.run("standing", values).fetchall()
         away = {name for name, elsewhere in found if elsewhere}
         return away, frozenset(name for name, _ in found if name not in away)
@@ -86,7 +104,13 @@ class Place(msgspec.Struct, frozen=True):
                 at = "" if goes and isinstance(fact, SessionCreated) else self.place_id
                 db.run("open_tree", {"root": row.root, "place": at, "travels": goes})
             elif isinstance(fact, ShiftStarted):
-                values = {"root": row.root, "place": self.place_id, "keeps": self.keeps, "wary": wary}
+                values = {
+                    "root": row.root,
+                    "place": self.place_id,
+                    "keeps": self.keeps,
+                    "wary": wary,
+                    "settings": self.settings,
+                }
                 if db.run("take_tree", values).fetchone() is None:
                     raise self._away(db, row)
         for session_id in done.removed:
@@ -101,8 +125,25 @@ class Place(msgspec.Struct, frozen=True):
                 "due; nothing was started",
                 worker_id=worker_id,
             )
+        if names := self.differences(db).get(place):
+            return LeaseHeld(
+                f"{row.session_id} is at another home ({place}), where no worker runs, and some settings differ here "
+                f"({', '.join(names)}); nothing was started: start a worker there with these settings, or if "
+                "its machine is lost: holdfast migrate --take-over",
+                worker_id="",
+            )
         return LeaseHeld(
             f"{row.session_id} has its workspace at another home ({place}), and no worker runs there; nothing was "
             "started: start one there, or if its machine is lost: holdfast migrate --take-over",
             worker_id="",
         )
+
+    def differences(self, db: PostgresDatabase) -> dict[str, list[str]]:
+        """Return the names of the settings that differ, by home, for the other homes that have sessions."""
+        mine = msgspec.json.decode(self.settings, type=dict[str, str])
+        found = dict[str, list[str]]()
+        for place, text in db.run("settings", {"place": self.place_id}):
+            others = msgspec.json.decode(text, type=dict[str, str])
+            names = sorted(name for name in mine.keys() | others.keys() if mine.get(name) != others.get(name))
+            found |= {place: names} if names else {}
+        return found

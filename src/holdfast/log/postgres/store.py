@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -21,7 +21,7 @@ from holdfast.log.base import Lease, Snapshot, WorkerRow
 from holdfast.log.postgres.append import Writer
 from holdfast.log.postgres.beats import TTL_S, Beats
 from holdfast.log.postgres.bell import Bell
-from holdfast.log.postgres.connect import FOLDER, Connection, connect, is_lost, place_of, translated
+from holdfast.log.postgres.connect import FOLDER, Connection, PostgresDatabase, connect, is_lost, place_of, translated
 from holdfast.log.postgres.migrate import check
 from holdfast.log.postgres.patience import PATIENCE_S, Patience
 from holdfast.log.postgres.places import Place
@@ -31,7 +31,7 @@ from holdfast.log.sql.threads import ConnectionThread, Watch, hand_over, soon_he
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Look
 from holdfast.log.worker_locks import is_live
-from holdfast.session.rows import Uptime, is_due
+from holdfast.session.rows import is_due
 
 T = TypeVar("T")
 
@@ -85,16 +85,17 @@ class PostgresStore(SqlStore[PostgresReader]):
         ttl_s: float = TTL_S,
         keeps: bool = False,
         program: str = "",
+        settings: Mapping[str, str] | None = None,
     ) -> Self:
         """Open the log at an address that libpq understands. `workers` is the folder of the workers' lock files.
 
         The tables must exist: `holdfast migrate` makes them. A database that goes away is retried for `patience_s`, and
-        a worker that is silent for `ttl_s` counts as dead. `keeps` and `program` are those of its place. Raises
-        `LogUnavailable` or `SchemaTooNew`; then nothing was written.
+        a worker that is silent for `ttl_s` counts as dead. `keeps`, `program`, and `settings` are those of its place.
+        Raises `LogUnavailable` or `SchemaTooNew`; then nothing was written.
         """
 
         def look() -> Place:
-            place = Place.of(workers, entropy, keeps=keeps, program=program)
+            place = Place.of(workers, entropy, keeps=keeps, program=program, settings=settings)
             check(address, place, folder)
             return place
 
@@ -119,21 +120,17 @@ class PostgresStore(SqlStore[PostgresReader]):
             await self._until_fresh()
         return await super().acquire(session_id, draft, steal=steal, head=head)
 
-    async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """Return due sessions that this place can run. See `Index.due`."""
-        due = await super().due(now_us, up)
-        left, self.free = await self._standing(due) if due else (set[str](), frozenset[str]())
-        return [session_id for session_id in due if session_id not in left]
-
     async def is_elsewhere(self, session_id: str) -> bool:
         """Return True for a session that only another home can run now: its sandbox and its workspace are there."""
-        left, _ = await self._standing([session_id])
-        return bool(left)
+        return bool((await self._read(lambda reader: self._standing([session_id], reader)))[0])
 
-    async def _standing(self, sessions: list[str]) -> tuple[set[str], frozenset[str]]:
+    def away(self, due: list[str], reader: PostgresReader) -> Collection[str]:
+        away, self.free = self._standing(due, reader) if due else (set[str](), frozenset[str]())
+        return away
+
+    def _standing(self, sessions: list[str], reader: PostgresReader) -> tuple[set[str], frozenset[str]]:
         """Return those of the sessions that only another home can run, and those that any home can begin."""
-        wary = self._beats.is_wary()
-        return await self._read(lambda reader: self._at.standing(reader.database, sessions, wary=wary))
+        return self._at.standing(reader.database, sessions, wary=self._beats.is_wary())
 
     def listen(self, begin: Begin) -> None:
         """Call `begin` in this event loop with each session that the bell rings for, and that this place can run."""
@@ -146,13 +143,23 @@ class PostgresStore(SqlStore[PostgresReader]):
                 self._begin(session_id, not place)
 
     async def enroll(self, worker_id: str, limit: int) -> None:
-        """Tell other processes that this worker runs up to `limit` sessions at a time."""
+        """Tell other processes that this worker runs up to `limit` sessions at a time, with which settings."""
+        values = {"place": self._at.place_id, "settings": self._at.settings}
+        await self._writing.run(
+            lambda: self._writes.through(
+                lambda: PostgresDatabase(self._writing.connection()).run("keep_settings", values)
+            )
+        )
         self._beats.enroll(worker_id, soon_here(), limit)
         await self._until_fresh()
 
     async def fleet(self) -> list[WorkerRow]:
         """Return the workers of all homes that share the log."""
         return await self._read(lambda reader: reader.fleet())
+
+    async def other_settings(self) -> dict[str, list[str]]:
+        """Return the names of the settings that differ, by home, for the other homes that have sessions."""
+        return await self._read(lambda reader: self._at.differences(reader.database))
 
     async def is_served(self, session_id: str = "") -> bool:
         """Return True if a worker of any home runs that session when it is due; without one, any session."""

@@ -35,6 +35,9 @@ select pg_advisory_xact_lock(hashtextextended(name, 0)) from unnest(cast(:names 
 -- name: lock_accounts
 select pg_advisory_xact_lock(hashtextextended(name, 1)) from unnest(cast(:names as text[])) as each(name);
 
+-- name: lock_limits
+select pg_advisory_xact_lock(hashtextextended(name, 3)) from unnest(cast(:names as text[])) as each(name);
+
 -- name: locked_sessions
 -- The time of the database, and the rows of the sessions that exist, each in the order of SessionRow, with its vocabulary.
 select now_us(), session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
@@ -116,8 +119,9 @@ from living order by place, worker_id;
 
 -- name: standing
 -- Those of the sessions that a place does not have. True for those that it cannot run: their tree is at another place and
--- may not leave it, or they have events that this program does not know.
-select session_id, vocabulary > :vocabulary or (place not in ('', :place) and not may_leave(trees, :wary))
+-- may not leave it, or that has other settings, or they have events that this program does not know.
+select session_id, vocabulary > :vocabulary
+    or (place not in ('', :place) and not (may_leave(trees, :wary) and same_settings(place, :settings)))
 from unnest(cast(:names as text[])) as each(wanted) join sessions on session_id = wanted join trees using (root)
 where place <> :place or vocabulary > :vocabulary;
 
@@ -125,7 +129,8 @@ where place <> :place or vocabulary > :vocabulary;
 -- True if a worker that lives can run a session; without one, if any worker lives.
 select exists (select 1 from living where capacity > 0 and vocabulary >= :vocabulary and not exists (
     select 1 from sessions join trees using (root) where session_id = :session_id
-    and trees.place not in ('', living.place) and not may_leave(trees, false)));
+    and trees.place not in ('', living.place) and not (may_leave(trees, false) and same_settings(trees.place,
+        (select settings from places where place = living.place)))));
 
 -- name: open_tree
 insert into trees (root, place, travels, keeps) values (:root, :place, :travels, false)
@@ -136,12 +141,21 @@ on conflict (root) do update set travels = trees.travels and excluded.travels,
 -- Makes a place that of a tree. No row comes back if it is another one that the tree may not leave.
 insert into trees (root, place, travels, keeps) values (:root, :place, false, :keeps)
 on conflict (root) do update set place = excluded.place, keeps = excluded.keeps
-where trees.place in ('', excluded.place) or may_leave(trees, :wary) returning 1;
+where trees.place in ('', excluded.place) or (may_leave(trees, :wary) and same_settings(trees.place, :settings))
+returning 1;
 
 -- name: tree
 -- The place of a tree, and a worker that lives there.
 select trees.place, coalesce(host, ''), coalesce(worker_id, '')
 from trees left join living on living.place = trees.place where root = :root order by capacity desc nulls last limit 1;
+
+-- name: keep_settings
+insert into places (place, settings) values (:place, :settings)
+on conflict (place) do update set settings = excluded.settings where places.settings <> excluded.settings;
+
+-- name: settings
+-- The settings of the other homes that have sessions.
+select place, settings from places where place <> :place and place in (select place from trees);
 
 -- name: remove_tree
 delete from trees where root = :root;

@@ -1,4 +1,4 @@
--- Version 7, also the last step of new tables: several homes share a log.
+-- Version 7, also a step of new tables: several homes share a log.
 
 -- The workers that may hold sessions, one row each. A worker lives until `beat_at` is longer ago than `ttl_s`, by the
 -- clock of the database; none is dead within one lifetime of the start of the database: no one could beat while it was

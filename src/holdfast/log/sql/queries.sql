@@ -59,11 +59,11 @@ select session_id, vocabulary from sessions;
 -- name: due
 -- Sessions to look at by now, longest due first: `session.rows.due_at` as a statement, one index for each part.
 -- A time in the future was stamped before the clock was set back: it must not let others go first again and again.
-select session_id, holder, root, accounts, due_us from (
-select session_id, holder, root, accounts, due_us from sessions where due_us <= :now_us
-union select session_id, holder, root, accounts, due_us from sessions where status = 'runnable' and due_us is not null
-union select session_id, holder, root, accounts, due_us from sessions where boot_id = :boot_id and due_boot_us <= :up_us
-union select session_id, holder, root, accounts, due_us from sessions
+select session_id, holder, root, accounts, model, due_us from (
+select session_id, holder, root, accounts, model, due_us from sessions where due_us <= :now_us
+union select session_id, holder, root, accounts, model, due_us from sessions where status = 'runnable' and due_us is not null
+union select session_id, holder, root, accounts, model, due_us from sessions where boot_id = :boot_id and due_boot_us <= :up_us
+union select session_id, holder, root, accounts, model, due_us from sessions
     where status = 'parked' and due_us is not null and updated_us > :future_us
 ) as due order by case when due_us <= :now_us then due_us else 0 end, session_id;
 
@@ -74,7 +74,15 @@ select (select min(due_us) from sessions where due_us > :now_us and status = 'pa
 
 -- name: held
 -- Sessions whose shift has not ended; whether its worker lives is the kernel's word, not ours.
-select session_id, holder from sessions where holder <> '';
+select session_id, holder, accounts, model from sessions where holder <> '';
+
+-- name: used_us
+-- The time until which the rate of a limit is used up. It follows from no event: without it, the rate allows a burst.
+select value from meta where name = :name;
+
+-- name: save_used_us
+insert into meta (name, value) values (:name, :value)
+on conflict (name) do update set value = excluded.value;
 
 -- name: insert_session
 insert into sessions (session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash,

@@ -16,11 +16,13 @@ from holdfast.facts.codec import Event
 from holdfast.log import chain
 from holdfast.log.base import EVERY, Snapshot, Which
 from holdfast.log.chain import ALL, StoredBlob, StoredEvent, check_head, events_of
+from holdfast.log.limiter import Held
 from holdfast.log.names import LAST, pick, pick_item, tail_of, unknown
 from holdfast.log.sql.statements import Database, Rows
 from holdfast.log.sql.tables import SqlView, account_row, item_row, number, session_row
 from holdfast.log.verify import Beside, Look
 from holdfast.session.home import HOME, Stop, stop_in
+from holdfast.session.limits import Limits, decode
 from holdfast.session.money import AccountRow
 from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime, in_turns
 from holdfast.session.state import CLOCK_STEP_US
@@ -135,11 +137,14 @@ class Reader(ABC):
             found[status] += count
         return dict(found)
 
-    def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str]]:
-        """`(session, holder)` of due sessions, longest due first, payers in turns."""
+    def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str, str, str]]:
+        """Due sessions as in `held`, longest due first, payers in turns."""
         found = self._rows("due", now_us=now_us, future_us=now_us + CLOCK_STEP_US, **_of_boot(up)).fetchall()
         # `shared_accounts` of the stored text.
-        return in_turns((path.partition(f'"{root}"')[2], (name, holder)) for name, holder, root, path, _ in found)
+        return in_turns(
+            (path.partition(f'"{root}"')[2], (name, holder, path, model))
+            for name, holder, root, path, model, _ in found
+        )
 
     def due_later(self, now_us: int, up: Uptime | None) -> int | None:
         """Return the earliest due time after now of a parked session."""
@@ -172,9 +177,14 @@ class Reader(ABC):
         """Check that the database can be read. Raises its error."""
         self._rows("schema_version").fetchone()
 
-    def held(self) -> dict[str, str]:
-        """Return the holder of each held session, live or dead."""
-        return dict(self._rows("held").fetchall())
+    def held(self) -> list[Held]:
+        """Return all held sessions, whether or not their holders live."""
+        return self._view.held()
+
+    def limits(self) -> Limits:
+        """Return the limits in force."""
+        home = self._view.row(HOME)
+        return decode(home.marks) if home is not None else {}
 
     def accounts(self) -> list[AccountRow]:
         """Return all accounts."""

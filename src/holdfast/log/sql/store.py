@@ -20,11 +20,13 @@ from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, 
 from holdfast.log.chain import the_one
 from holdfast.log.removal import read_gone
 from holdfast.log.sql.read import Reader
+from holdfast.log.sql.tables import held_rows
 from holdfast.log.sql.threads import ANYTHING, Watch
 from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.log.worker_locks import is_live
 from holdfast.session.home import HOME, Stop
+from holdfast.session.limits import admitted
 from holdfast.session.money import AccountRow
 from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
 
@@ -192,6 +194,10 @@ class SqlStore(ABC, Generic[R]):
         """Return the workers of all homes that share the log; empty where only one home can."""
         return []
 
+    async def other_settings(self) -> dict[str, list[str]]:
+        """Return the names of the settings that differ, by home, for the other homes that have sessions."""
+        return {}
+
     async def is_elsewhere(self, session_id: str) -> bool:
         """Return True for a session that only another home can run now: its sandbox and its workspace are there."""
         return False
@@ -203,8 +209,8 @@ class SqlStore(ABC, Generic[R]):
     async def holders(self) -> dict[str, str]:
         def look(reader: R) -> dict[str, str]:
             held = reader.held()
-            live = self._living(held.values(), reader)
-            return {session_id: worker for session_id, worker in held.items() if worker in live}
+            live = self._living((each.holder for each in held), reader)
+            return {each.session_id: each.holder for each in held if each.holder in live}
 
         return await self._read(look)
 
@@ -232,10 +238,22 @@ class SqlStore(ABC, Generic[R]):
 
         def look(reader: R) -> list[str]:
             due = reader.due(now_us, up)
-            live = self._living((holder for _, holder in due), reader)
-            return [session_id for session_id, holder in due if holder not in live]
+            live = self._living((holder for _, holder, *_ in due), reader)
+            away = self.away([name for name, holder, *_ in due if holder not in live], reader)
+            free = [each for each in due if each[1] not in live and each[0] not in away]
+            limits = reader.limits()
+            if all(limit.running is None for limit in limits.values()):
+                return [name for name, *_ in free]
+            held = reader.held()
+            live = self._living((each.holder for each in held), reader)
+            running = [each.covers for each in held if each.holder in live]
+            return admitted(limits, ((each.covers, each.session_id) for each in held_rows(free)), running)
 
         return await self._read(look)
+
+    def away(self, due: list[str], reader: R) -> Collection[str]:
+        """Return those of the due sessions that this home cannot run. Called by a reader."""
+        return ()
 
     async def accounts(self) -> list[AccountRow]:
         return await self._read(lambda reader: reader.accounts())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,9 +12,11 @@ from msgspec.structs import asdict, replace
 from holdfast.facts.codec import SCHEMA
 from holdfast.log.base import Snapshot
 from holdfast.log.chain import BLOB_OVER, StoredBlob, damaged
+from holdfast.log.limiter import Held
 from holdfast.log.sql.statements import Database
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.home import HOME, stop_in
+from holdfast.session.limits import covering
 from holdfast.session.money import AccountRow, Spend
 from holdfast.session.rows import ItemRow, SessionRow
 
@@ -54,6 +56,19 @@ def item_row(values: tuple[Any, ...]) -> ItemRow:
         return msgspec.convert(fields, ItemRow)
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise damaged(str(fields["session_id"]), 0, f"one of its items cannot be read: {error}") from error
+
+
+def held_rows(found: Iterable[Any]) -> list[Held]:
+    """Decode the rows of `held`, and those of due sessions with the same columns."""
+    return [
+        Held(session_id, holder, tuple(covering(msgspec.json.decode(accounts), model)))
+        for session_id, holder, accounts, model in found
+    ]
+
+
+def _used(limit: str) -> str:
+    """Return the name of the row in `meta` for the use of a limit."""
+    return f"used {limit}"
 
 
 def number(value: object, session_id: str) -> int:
@@ -103,6 +118,16 @@ class SqlView:
         found = self._one("vocabulary", {"session_id": session_id})
         return number(found[0], session_id) if found else None
 
+    def hold(self, limits: Sequence[str]) -> None:
+        """No other transaction runs meanwhile."""
+
+    def held(self) -> list[Held]:
+        return held_rows(self._db.run("held", {}))
+
+    def used_us(self, limit: str) -> int:
+        found = self._one("used_us", {"name": _used(limit)})
+        return int(found[0]) if found else 0
+
     def item(self, item_id: str) -> ItemRow | None:
         found = self._one("item", {"item_id": item_id})
         return item_row(found) if found else None
@@ -127,6 +152,8 @@ def write(db: Database, done: Transaction) -> None:
         save_item(db, item)
     for account in done.ledger.accounts.values():
         save_account(db, account)
+    for limit, used_us in done.used_us.items():
+        db.run("save_used_us", {"name": _used(limit), "value": str(used_us)})
     for (session_id, seq), amount in done.ledger.reservations.items():
         values = {"session_id": session_id, "seq": seq}
         if amount is None:

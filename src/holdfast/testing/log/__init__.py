@@ -13,12 +13,12 @@ Nothing here imports a test runner; a check fails with `AssertionError`.
 from __future__ import annotations
 
 from holdfast.testing import checks_of
-from holdfast.testing.log import appends, budgets, children, leases, rows
+from holdfast.testing.log import appends, budgets, children, leases, limits, rows
 from holdfast.testing.log.rig import Check, JumpingClock, Rig, Scenario, Store
 
 CHECKS: dict[str, Check] = {
     name: check
-    for module in (appends, leases, budgets, rows, children)
+    for module in (appends, leases, budgets, limits, rows, children)
     for name, check in checks_of(module.__name__).items()
 }
 """Name → check, for example `leases.a_second_holder_is_refused`."""
