@@ -48,6 +48,7 @@ def main() -> int:
 def run(number: int, loaded: bool) -> bool:
     """One run on a fresh clone; whether it is green."""
     base = Path(tempfile.mkdtemp(prefix="holdfast-steady-"))
+    base.chmod(0o755)  # servers of tests run as users of their own
     clone, log = base / "clone", base / "log"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     subprocess.run(["make", "setup"], cwd=clone, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -91,11 +91,12 @@ class StruckStore:
         *,
         head: int | None = None,
         posts: Sequence[Post] = (),
+        holder: str = "",
     ) -> list[Event]:
         """Append, with a seam on each side."""
         types = [type_of(draft.fact) for draft in drafts]
         self._striker.before("append", types)
-        events = await self._store.append(session_id, epoch, drafts, head=head, posts=posts)
+        events = await self._store.append(session_id, epoch, drafts, head=head, posts=posts, holder=holder)
         self._striker.acknowledged(events)
         self._striker.after("append", types)
         return events

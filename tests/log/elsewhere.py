@@ -9,8 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -28,6 +28,8 @@ from holdfast.testing.log import Scenario
 from tests.log.child import say
 from tests.log.processes import ROOT, line
 from tests.log.rigs import PostgresRig
+
+TTL_S = 2.0
 
 
 class There(Scenario):
@@ -53,6 +55,19 @@ def opened(
     workers.mkdir(parents=True, exist_ok=True)
     place = Place(f"plc_{home.name}", f"boot {home}", keeps, "host", "test", settings)
     return PostgresStore(address, workers, SystemClock(), system_entropy, folder, 60.0, place, ttl_s)
+
+
+@asynccontextmanager
+async def at(rig: PostgresRig, home: Path, settings: str = "{}") -> AsyncIterator[There]:
+    """A store at a place of its own, in this process."""
+    async with opened(rig.address, rig.folder, home, TTL_S, settings=settings) as store:
+        yield There(PostgresRig(rig.address, rig.folder, home, store))
+
+
+def store_of(case: There) -> PostgresStore:
+    """The store itself, with what only it has."""
+    assert isinstance(case.store, PostgresStore)
+    return case.store
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +19,7 @@ from holdfast.log.postgres import store as store_module
 from holdfast.log.postgres.connect import FOLDER, PostgresDatabase, connect
 from holdfast.log.postgres.migrate import check, migrate, take_over
 from holdfast.log.postgres.places import Place
-from holdfast.log.postgres.store import PostgresStore
-from tests.log.elsewhere import There, holder, opened
+from tests.log.elsewhere import TTL_S, There, at, holder, store_of
 from tests.log.processes import line, tell
 from tests.log.rigs import PostgresRig, open_postgres, port_of, postgres_rig
 from tests.support.commit_proxy import Way, commit_proxy
@@ -30,7 +29,7 @@ from tests.support.waiting import PATIENCE_S, until
 pytestmark = pytest.mark.real
 
 WAITING = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'insert into trees'"
-TTL_S, PASSWORD = 2.0, "T0PS3CRET"
+PASSWORD = "T0PS3CRET"
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +42,6 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def rig(postgres: str, holdfast_home: Path) -> AsyncIterator[PostgresRig]:
     async with postgres_rig(holdfast_home, postgres) as rig:
         yield rig
-
-
-@asynccontextmanager
-async def at(rig: PostgresRig, home: Path, settings: str = "{}") -> AsyncIterator[There]:
-    """A store at a place of its own, in this process."""
-    async with opened(rig.address, rig.folder, home, TTL_S, settings=settings) as store:
-        yield There(PostgresRig(rig.address, rig.folder, home, store))
-
-
-def store_of(case: There) -> PostgresStore:
-    """The store itself, with what only it has."""
-    assert isinstance(case.store, PostgresStore)
-    return case.store
 
 
 async def taken_over(case: There) -> float:
@@ -165,39 +151,6 @@ async def test_a_tree_stays_together_while_its_place_lives(rig: PostgresRig, tmp
         await store_of(other).close()
         assert await case.store.due(2**60) == ["ses_a", "ses_b"]
         await case.take("ses_b")
-
-
-async def test_a_home_with_other_settings_does_not_continue_sessions(rig: PostgresRig, tmp_path: Path) -> None:
-    """The settings of a home are those of its latest worker; the error and `other_settings` name what differs."""
-    mine, others = '{"prompt worker":"a","secret x":""}', '{"price m":"p","prompt worker":"b","secret x":""}'
-    async with at(rig, tmp_path / "there", mine) as other:
-        await store_of(other).enroll("wrk_there", 4)
-        for name in ("ses_a", "ses_b"):
-            await other.begin(name)
-        await other.store.release(await other.take())
-    async with at(rig, tmp_path / "here", others) as case:
-        assert await case.store.due(2**60) == ["ses_b"]  # nobody has begun it
-        assert await store_of(case).is_elsewhere("ses_a")
-        with pytest.raises(LeaseHeld, match=r"some settings differ here \(price m, prompt worker\)"):
-            await case.take()
-        assert await store_of(case).other_settings() == {"plc_there": ["price m", "prompt worker"]}
-        await store_of(case).enroll("wrk_here", 4)
-        assert not await store_of(case).is_served("ses_a")
-        async with at(rig, tmp_path / "there", others) as other:
-            await store_of(other).enroll("wrk_there", 4)
-        assert await store_of(case).other_settings() == {}
-        await case.store.release(await case.take())
-
-
-async def test_a_user_decides_that_settings_may_differ(rig: PostgresRig, tmp_path: Path) -> None:
-    async with at(rig, tmp_path / "there", '{"price m":"p"}') as other:
-        await store_of(other).enroll("wrk_there", 4)
-        await other.begin("ses_a")
-        await other.store.release(await other.take())
-    async with at(rig, tmp_path / "here") as case:
-        assert await case.store.due(2**60) == []
-        assert take_over(rig.address, "plc_here", "", rig.folder) == ("plc_there", 1)
-        assert await case.store.due(2**60) == ["ses_a"]
 
 
 async def test_trees_that_two_places_take_at_once_are_at_one_of_them(rig: PostgresRig, tmp_path: Path) -> None:

@@ -176,7 +176,9 @@ class Shift:
         async with self._lock:
             drafts = [self._draft(fact) for fact in facts]
             at = self.decided_at if head else None
-            events = await self.doors.log.append(self.state.session_id, self.epoch, drafts, head=at, posts=posts)
+            events = await self.doors.log.append(
+                self.state.session_id, self.epoch, drafts, head=at, posts=posts, holder=self.lease.worker_id
+            )
             if events[0].seq == self.state.seq + 1:
                 self._take(events)
             else:

@@ -6,6 +6,7 @@ proxy itself. No other process of their user can read their memory, and they wri
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import ctypes
 import os
@@ -41,8 +42,12 @@ from holdfast.seccomp import assemble_here
 from holdfast.uids import set_apart
 from holdfast.vault.reference_vault import outline, take_over
 
-# Import all modules early: without privileges, the proxy may be unable to read their folder.
-
+# Import all modules early: without privileges, the proxy may be unable to read their folder. `_confine` ends all
+# imports, so that tests notice what is missing here. `anyio` and codecs are imported at their first use.
+for _name in dir(anyio):
+    getattr(anyio, _name)
+for _name in ("ascii", "idna", "latin-1", "utf-16-be", "utf-16-le"):
+    codecs.lookup(_name)
 
 FLUSH_S = 0.2
 """Pause between two writes of the journal, in seconds."""
@@ -201,7 +206,7 @@ def _leave() -> None:
 
 
 def _confine(found: Places, session_id: str, keeper: int) -> None:
-    """Give up all access but open files and the folder of the journal. Raises `OSError`."""
+    """Give up all access but open files and the folder of the journal, and all imports. Raises `OSError`."""
     uid, gid = os.getuid(), os.getgid()
     if uid == 0:
         uid = gid = set_apart(f"proxy {session_id}", "process")
@@ -209,6 +214,7 @@ def _confine(found: Places, session_id: str, keeper: int) -> None:
             os.chown(path, uid, gid, follow_symlinks=False)
     give_up(uid=uid, gid=gid, filter_calls=assemble_here(programs=False) or b"")
     die_with(keeper, signal.SIGKILL)
+    sys.meta_path.clear()
 
 
 def main(network: Callable[[str], Network] = system_network) -> None:

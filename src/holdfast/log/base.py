@@ -67,11 +67,13 @@ class Log(Protocol):
         *,
         head: int | None = None,
         posts: Sequence[Post] = (),
+        holder: str = "",
     ) -> list[Event]:
         """Stamp and store drafts, all or none (S1, S4). Returns them stamped.
 
-        With `head`, the append is a decision: raises `HeadMoved` unless that is the session's head (S2).
-        Raises `Fenced` when `epoch` is not the current one, `BudgetRefused` when a reservation among
+        `holder` is the worker that has the epoch: a database that lost commits may give one twice. With `head`, the
+        append is a decision: raises `HeadMoved` unless that is the session's head (S2). Raises `Fenced` when `epoch`
+        is not the current one, or not the holder's, `BudgetRefused` when a reservation among
         the drafts does not fit, `EmergencyStop` when a post among `posts` would open a session and the home
         is stopped, `UsageError` when a post would open a session under the key of another one, and
         `StorageFull`. After any of these errors, nothing was written in any session.

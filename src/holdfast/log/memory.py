@@ -40,7 +40,7 @@ from holdfast.session.rows import (
 T = TypeVar("T")
 
 
-class _Tables:
+class Tables:
     """All stored data, and the view of it that transactions read."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class MemoryStore:
     def __init__(self, clock: Clock, entropy: Entropy = system_entropy) -> None:
         self._clock = clock
         self._entropy = entropy
-        self._tables = _Tables()
+        self._tables = Tables()
         self._snapshots: dict[str, Snapshot] = {}
         self._live: set[str] = set()
         self._moved: dict[str, anyio.Event] = {}
@@ -181,9 +181,10 @@ class MemoryStore:
         *,
         head: int | None = None,
         posts: Sequence[Post] = (),
+        holder: str = "",
     ) -> list[Event]:
         transaction = await self._begin()
-        events = transaction.append(session_id, epoch, [ready(draft) for draft in drafts], head, posts)
+        events = transaction.append(session_id, epoch, [ready(draft) for draft in drafts], head, posts, holder)
         self._commit(transaction)
         return events
 

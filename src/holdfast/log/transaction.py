@@ -118,11 +118,17 @@ class Transaction:
         self.used_us: dict[str, int] = {}
 
     def append(
-        self, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, posts: Sequence[Post]
+        self,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Ready],
+        head: int | None,
+        posts: Sequence[Post],
+        holder: str = "",
     ) -> list[Event]:
         """`Log.append`."""
         row = self._need(session_id)
-        if epoch != row.epoch:
+        if epoch != row.epoch or (holder and holder != row.holder):
             raise fenced(row, epoch)
         _check_head(row, head)
         events = [self._stamp(session_id, epoch, draft) for draft in drafts]
@@ -159,14 +165,18 @@ class Transaction:
         steal: bool,
         live: Callable[[str], bool],
         head: int | None = None,
+        orphaned_by: Callable[[str], bool] = lambda _: False,
     ) -> Lease:
-        """`Leases.acquire`. `live` returns True for a live worker; `stolen_id` is the id of a `lease.stolen`."""
+        """`Leases.acquire`. `live` returns True for a live worker; `stolen_id` is the id of a `lease.stolen`.
+
+        `orphaned_by` returns True for a live worker that does not run the session, whatever the row says.
+        """
         if not isinstance(draft.fact, ShiftStarted):
             raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
         row = self._need(session_id)
         self._check_vocabulary(session_id)
         self._check_stop()
-        is_held = bool(row.holder) and live(row.holder)
+        is_held = bool(row.holder) and live(row.holder) and not orphaned_by(row.holder)
         if is_held and not steal:
             raise held(row)
         _check_head(row, head)

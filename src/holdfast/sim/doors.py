@@ -93,13 +93,14 @@ class StoreDoor:
         *,
         head: int | None = None,
         posts: Sequence[Post] = (),
+        holder: str = "",
     ) -> list[Event]:
         label = "append " + " ".join(type_of(draft.fact) for draft in drafts)
         await self._process.seam(label)
         if self._world.happens(self._world.weather.full):
             self._world.note(self._process.name, f"{label}: disk full")
             raise FullDisk("the disk of this world is full")
-        events = await self._store.append(session_id, epoch, drafts, head=head, posts=posts)
+        events = await self._store.append(session_id, epoch, drafts, head=head, posts=posts, holder=holder)
         self._world.committed(self._process.name, "append", epoch, head)
         for event in events:
             if isinstance(event.fact, ModelRequestStart):

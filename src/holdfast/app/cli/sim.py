@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections import Counter
+from collections.abc import Callable
 
 import anyio.to_thread
 
 from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
-from holdfast.sim.duties.run import run_duties
+from holdfast.sim.duties.run import DutyResult, run_duties
+from holdfast.sim.leases.run import LeaseResult, run_leases
 from holdfast.sim.missions.run import MissionTotals, run_missions
 from holdfast.sim.run import Totals, run_family, run_jobs, run_seed, run_seeds, run_workers
 
@@ -29,6 +31,7 @@ def sim_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument("--workers", action="store_true", help="Simulate several workers on one home")
     kind.add_argument("--missions", action="store_true", help="Simulate missions with faulty workers and judges")
     kind.add_argument("--duties", action="store_true", help="Simulate 30 days of duties with clock steps and crashes")
+    kind.add_argument("--leases", action="store_true", help="Simulate homes that share a database that fails")
     parser.add_argument("--json", action="store_true", help="Print the result as a JSON object")
 
 
@@ -40,7 +43,9 @@ async def sim_run(call: Call) -> int:
     if call.args.missions:
         return await _missions(call, range(first, first + seeds))
     if call.args.duties:
-        return await _duties(call, range(first, first + seeds))
+        return await _counted(call, range(first, first + seeds), run_duties, 1)
+    if call.args.leases:
+        return await _counted(call, range(first, first + seeds), run_leases, STRIDE)
     clock = SystemClock()
     began_s = clock.monotonic_s()
     totals = Totals()
@@ -80,26 +85,29 @@ async def _missions(call: Call, seeds: range) -> int:
     return 0 if totals.failing is None else 1
 
 
-async def _duties(call: Call, seeds: range) -> int:
-    """Run worlds of duties until one violates a rule."""
+async def _counted(call: Call, seeds: range, one: Callable[[int], DutyResult | LeaseResult], stride: int) -> int:
+    """Run worlds whose results are counts, until one violates a rule."""
     clock, counts = SystemClock(), Counter[str]()
     began_s = clock.monotonic_s()
     failing = None
     for seed in seeds:
-        result = await anyio.to_thread.run_sync(run_duties, seed)
+        result = await anyio.to_thread.run_sync(one, seed)
         counts.update(result.counts)
-        text = ", ".join(f"{count} {name}" for name, count in counts.items())
-        call.note(f"seed {seed}: {text}, {clock.monotonic_s() - began_s:.1f} s")
         if result.violations:
             failing = result
             break
+        if (seed - seeds.start + 1) % stride == 0:
+            text = ", ".join(f"{count} {name}" for name, count in counts.items())
+            call.note(f"seed {seed}: {text}, {clock.monotonic_s() - began_s:.1f} s")
     if call.json:
         found = [] if failing is None else list(failing.violations)
         call.emit({"type": "result", **counts, "wall_s": round(clock.monotonic_s() - began_s, 3), "found": found})
     if failing is not None:
         call.say(failing.report())
     elif not call.json:
-        call.say(f"{len(seeds)} seeds, {counts['duties']} duties, {counts['firings']} firings, 0 violations")
+        told = [name for name in ("duties", "firings", "commits", "effects") if counts[name]]
+        what = ", ".join(f"{counts[name]} {name}" for name in told)
+        call.say(f"{len(seeds)} seeds, {what}, 0 violations")
     return 0 if failing is None else 1
 
 

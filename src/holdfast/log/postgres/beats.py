@@ -1,8 +1,6 @@
 """The life of workers by the clock of the database: a row each, refreshed by a thread of the worker's process (S5).
 
-With a lifetime of 8 s, a row is refreshed every 2 s; a worker begins effects until 6 s after it sent its last
-acknowledged beat, and others may take its sessions 8 s after the database got that beat. So it stops first, whatever
-was lost or slow, as long as no clock runs a quarter faster than another.
+With a lifetime of 8 s, a row is refreshed every 2 s; `log.pulse` has the times.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import psycopg
 from holdfast.clock import boot_s
 from holdfast.log.postgres.connect import Connection, PostgresDatabase
 from holdfast.log.postgres.places import Place
+from holdfast.log.pulse import Pulse
 from holdfast.log.sql.threads import Soon, hand_over
 
 TTL_S = 8.0
@@ -32,11 +31,7 @@ class Beats:
         self.ttl_s = ttl_s
         self._connect = connect
         self._place = place
-        self._limits: dict[str, int] = {}
-        self._beaten: dict[str, int] = {}
-        self._sent_s = 0.0
-        self._wary_until_s = 0.0
-        self._looped_s = 0.0
+        self._pulse = Pulse(ttl_s)
         self.trouble: psycopg.Error | None = None
         """Error of the last beat, if it failed."""
         self._soon: Soon | None = None
@@ -45,22 +40,23 @@ class Beats:
         self._thread: threading.Thread | None = None
 
     def is_fresh(self) -> bool:
-        """Return True while no worker elsewhere can take a session of these workers."""
-        return self._beaten == self._limits and boot_s() < self._sent_s + 0.75 * self.ttl_s
+        """See `Pulse.is_fresh`."""
+        return self._pulse.is_fresh(boot_s())
+
+    @property
+    def lapses(self) -> int:
+        """See `Pulse.lapses`."""
+        return self._pulse.lapses
 
     def is_wary(self) -> bool:
-        """Return True while other workers may live although their rows are old: this process lost the database for so
-        long that they may have lost it too, and are about to beat again."""
-        return boot_s() < self._wary_until_s
+        """See `Pulse.is_wary`."""
+        return self._pulse.is_wary(boot_s())
 
     def enroll(self, worker_id: str, soon: Soon, limit: int | None = None) -> None:
-        """Begin to beat for a worker. `soon` reaches the event loop that it works in.
-
-        `limit` is how many sessions it runs at a time, 0 for a command; None leaves it as it is.
-        """
+        """Begin to beat for a worker. `soon` reaches the event loop that it works in; `limit` is as in `Pulse`."""
         with self._told:
-            self._soon, self._looped_s = soon, boot_s()
-            self._limits[worker_id] = self._limits.get(worker_id, 0) if limit is None else limit
+            self._soon = soon
+            self._pulse.enroll(worker_id, boot_s(), limit)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="holdfast-log-beat", daemon=True)
                 self._thread.start()
@@ -83,12 +79,12 @@ class Beats:
 
     def _work(self) -> None:
         def looped() -> None:
-            self._looped_s = boot_s()
+            self._pulse.looped(boot_s())
 
         connection: Connection | None = None
         while not self._stop.is_set():
             trouble: psycopg.Error | None = None
-            if boot_s() < self._looped_s + self.ttl_s:
+            if self._pulse.may_beat(boot_s()):
                 try:
                     connection = connection or self._open()
                     self._beat(connection)
@@ -102,12 +98,12 @@ class Beats:
                 self._told.notify_all()
                 # A worker that is new, or the end, does not wait.
                 self._told.wait_for(
-                    lambda: self._stop.is_set() or (self._beaten != self._limits and self.trouble is None),
+                    lambda: self._stop.is_set() or (self._pulse.is_new and self.trouble is None),
                     timeout=self.ttl_s / 4,
                 )
         if connection is not None:
             with suppress(psycopg.Error):
-                PostgresDatabase(connection).run("leave", {"names": list(self._limits)})
+                PostgresDatabase(connection).run("leave", {"names": list(self._pulse.limits)})
             _close(connection)
 
     def _open(self) -> Connection:
@@ -121,13 +117,16 @@ class Beats:
         return connection
 
     def _beat(self, connection: Connection) -> None:
-        sent_s, limits = boot_s(), dict(self._limits)
+        sent_s, limits = boot_s(), dict(self._pulse.limits)
         values = self._place.beat(list(limits), list(limits.values()), self.ttl_s)
-        PostgresDatabase(connection).run("beat", values)
+        if self._pulse.is_new:  # a crash must not lose the row of a worker, only its latest beats
+            with connection.transaction():
+                connection.execute("set local synchronous_commit = on")
+                PostgresDatabase(connection).run("beat", values)
+        else:
+            PostgresDatabase(connection).run("beat", values)
         with self._told:
-            if self._beaten and sent_s > self._sent_s + self.ttl_s:
-                self._wary_until_s = boot_s() + self.ttl_s
-            self._sent_s, self._beaten = sent_s, limits
+            self._pulse.acknowledged(limits, sent_s, boot_s())
 
 
 def _close(connection: Connection | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -14,10 +14,10 @@ import psycopg
 
 from holdfast.clock import Clock
 from holdfast.facts.base import Fact
-from holdfast.facts.codec import Draft
+from holdfast.facts.codec import Draft, Event
 from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import Entropy, system_entropy
-from holdfast.log.base import Lease, Snapshot, WorkerRow
+from holdfast.log.base import Lease, Post, Snapshot, WorkerRow
 from holdfast.log.postgres.append import Writer
 from holdfast.log.postgres.beats import TTL_S, Beats
 from holdfast.log.postgres.bell import Bell
@@ -61,6 +61,8 @@ class PostgresStore(SqlStore[PostgresReader]):
     ) -> None:
         self._connect = partial(connect, address, folder)
         self._at, self.place_id = place, place.place_id
+        self._sure: dict[str, int] = {}
+        """The number of lapses before which each session's lease was last known to be valid."""
         self._begin: Callable[[str, bool], None] | None = None
         self._beats = Beats(self._connect, place, ttl_s)
         super().__init__(workers, clock, entropy, Watch(lambda: TableProbe(self._connect()), POLL_S, self._heard))
@@ -165,11 +167,36 @@ class PostgresStore(SqlStore[PostgresReader]):
         """Return True if a worker of any home runs that session when it is due; without one, any session."""
         return await self._read(lambda reader: reader.is_served(session_id))
 
+    async def append(
+        self,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Draft],
+        *,
+        head: int | None = None,
+        posts: Sequence[Post] = (),
+        holder: str = "",
+    ) -> list[Event]:
+        """See `Log.append`. An append shows that its lease was valid after it began."""
+        lapses = self._beats.lapses
+        events = await super().append(session_id, epoch, drafts, head=head, posts=posts, holder=holder)
+        self._sure[session_id] = lapses
+        return events
+
     async def confirm(self, lease: Lease) -> None:
-        """See `Leases.confirm`. It looks at the lease only after a time without acknowledged beats."""
-        if not self._beats.is_fresh():
+        """See `Leases.confirm`. It looks at the lease only after a time without acknowledged beats.
+
+        That may have been during the latest append: a process that was stopped takes in an old answer.
+        """
+        while not self._beats.is_fresh() or self._sure.get(lease.session_id) != self._beats.lapses:
             await self._until_fresh()
+            lapses = self._beats.lapses
             await self.renew(lease)
+            self._sure[lease.session_id] = lapses
+
+    async def release(self, lease: Lease) -> None:
+        self._sure.pop(lease.session_id, None)
+        await super().release(lease)
 
     async def _until_fresh(self) -> None:
         """Wait until the workers of this process beat. Raises `LogUnavailable` if they cannot for long."""

@@ -61,6 +61,9 @@ class SqlStore(ABC, Generic[R]):
         self._entropy = entropy
         self._watch = watch
         self._unreleased: list[Lease] = []
+        self._held: dict[str, str] = {}
+        """The sessions that this process holds, with their workers."""
+        self._mine: set[str] = set()
 
     @abstractmethod
     async def close(self) -> None:
@@ -114,11 +117,12 @@ class SqlStore(ABC, Generic[R]):
         *,
         head: int | None = None,
         posts: Sequence[Post] = (),
+        holder: str = "",
     ) -> list[Event]:
         made = [ready(draft) for draft in drafts]
         sessions = {session_id, *(post.session_id for post in posts)}
         facts = [*(draft.fact for draft in drafts), *(post.draft.fact for post in posts)]
-        return await self._write(lambda now: now.append(session_id, epoch, made, head, posts), sessions, facts)
+        return await self._write(lambda now: now.append(session_id, epoch, made, head, posts, holder), sessions, facts)
 
     async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
         return await self._write(lambda now: now.post(post, create=create), {post.session_id}, (post.draft.fact,))
@@ -163,9 +167,20 @@ class SqlStore(ABC, Generic[R]):
             stolen_id=stolen_id,
             steal=steal,
             live=self._live,
+            orphaned_by=partial(self._is_orphan, session_id),
             head=head,
         )
-        return await self._write(work, {session_id}, (draft.fact,))
+        lease = await self._write(work, {session_id}, (draft.fact,))
+        self._held[session_id] = lease.worker_id
+        self._mine.add(lease.worker_id)
+        return lease
+
+    def _is_orphan(self, session_id: str, worker_id: str) -> bool:
+        """Return True if the log says that a worker of this process holds a session, which it does not.
+
+        A database that lost commits may have lost the end of a shift.
+        """
+        return worker_id in self._mine and session_id not in self._held
 
     async def renew(self, lease: Lease) -> None:
         row = await self._read(lambda reader: reader.row(lease.session_id))
@@ -180,6 +195,8 @@ class SqlStore(ABC, Generic[R]):
         except (StorageFull, LogUnavailable):
             self._unreleased.append(lease)
             raise
+        if self._held.get(lease.session_id) == lease.worker_id:
+            del self._held[lease.session_id]
 
     async def confirm(self, lease: Lease) -> None:
         """See `Leases.confirm`. While this process lives, its leases can only be stolen."""
@@ -239,8 +256,9 @@ class SqlStore(ABC, Generic[R]):
         def look(reader: R) -> list[str]:
             due = reader.due(now_us, up)
             live = self._living((holder for _, holder, *_ in due), reader)
-            away = self.away([name for name, holder, *_ in due if holder not in live], reader)
-            free = [each for each in due if each[1] not in live and each[0] not in away]
+            free = [each for each in due if each[1] not in live or self._is_orphan(each[0], each[1])]
+            away = self.away([name for name, *_ in free], reader)
+            free = [each for each in free if each[0] not in away]
             limits = reader.limits()
             if all(limit.running is None for limit in limits.values()):
                 return [name for name, *_ in free]

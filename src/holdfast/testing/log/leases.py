@@ -55,6 +55,20 @@ async def a_lease_can_be_a_decision(rig: Rig) -> None:
     assert (await reach(3, steal=True)).epoch == 2
 
 
+async def an_append_names_its_holder(rig: Rig) -> None:
+    """An append under the right epoch by another worker than its holder is refused, also after the shift ended."""
+    case = Scenario(rig)
+    lease = await case.started()
+
+    def append(holder: str) -> Awaitable[object]:
+        return rig.store.append("ses_a", lease.epoch, [case.result()], holder=holder)
+
+    await append(lease.worker_id)
+    await case.refused(Fenced, append(rig.worker()), "ses_a")
+    await case.append(lease, case.parked("person"))
+    await case.refused(Fenced, append(rig.worker()), "ses_a")
+
+
 async def one_of_many_acquires(rig: Rig) -> None:
     """Twenty workers acquire a session at once; one succeeds."""
     case = Scenario(rig)

@@ -1,0 +1,1 @@
+"""Leases among homes that share a database."""
