@@ -31,8 +31,9 @@ class World(Scene):
         """Start a worker at a home."""
         process = Process(self, f"wrk_{len(self.processes)}", place, self.rates[place])
         self.processes.append(process)
-        if self.slow_until_s > self.loop.time():
-            process.troubles.append(Trouble(self.loop.time(), self.slow_until_s))
+        now_s = self.loop.time()
+        troubles_s = [self.slow_until_s, *(until_s for (_, at), until_s in self._cuts.items() if at == place)]
+        process.troubles += [Trouble(now_s, until_s) for until_s in troubles_s if until_s > now_s]
         self.start(process.beat())
         self.start(process.serve())
 
