@@ -7,6 +7,7 @@ proxy itself. No other process of their user can read their memory, and they wri
 from __future__ import annotations
 
 import codecs
+import concurrent.futures.thread
 import contextlib
 import ctypes
 import os
@@ -43,9 +44,10 @@ from holdfast.uids import set_apart
 from holdfast.vault.reference_vault import outline, take_over
 
 # Import all modules early: without privileges, the proxy may be unable to read their folder. `_confine` ends all
-# imports, so that tests notice what is missing here. `anyio` and codecs are imported at their first use.
+# imports, so that tests notice what is missing here. `anyio`, codecs, and threads are imported at their first use.
 for _name in dir(anyio):
     getattr(anyio, _name)
+_ = concurrent.futures.thread
 for _name in ("ascii", "idna", "latin-1", "utf-16-be", "utf-16-le"):
     codecs.lookup(_name)
 

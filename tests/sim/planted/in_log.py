@@ -32,7 +32,13 @@ def stale_writers_are_let_in(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.append
 
     def append(
-        self: Transaction, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, posts: Sequence[Post]
+        self: Transaction,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Ready],
+        head: int | None,
+        posts: Sequence[Post],
+        holder: str = "",
     ) -> list[Event]:
         row = self.row(session_id)
         assert row is not None
@@ -105,9 +111,9 @@ def the_head_is_not_checked(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.append
 
     def append(
-        self: Transaction, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, posts: Sequence[Post]
+        self: Transaction, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, *more: Any
     ) -> list[Event]:
-        return whole(self, session_id, epoch, drafts, None, posts)
+        return whole(self, session_id, epoch, drafts, None, *more)
 
     patch.setattr(Transaction, "append", append)
 
@@ -176,6 +182,7 @@ def a_refused_append_is_written_all_the_same(patch: pytest.MonkeyPatch) -> None:
         *,
         head: int | None = None,
         posts: Any = (),
+        holder: str = "",
     ) -> list[Event]:
         done = await self._begin()
         whole = [ready(draft) for draft in drafts]
@@ -194,11 +201,9 @@ def a_refused_append_is_written_all_the_same(patch: pytest.MonkeyPatch) -> None:
 def a_batch_is_cut_short(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction.append
 
-    def append(
-        self: Transaction, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, posts: Sequence[Post]
-    ) -> list[Event]:
+    def append(self: Transaction, session_id: str, epoch: int, drafts: Sequence[Ready], *more: Any) -> list[Event]:
         kept = drafts[1:] if len(drafts) > 3 else drafts
-        return whole(self, session_id, epoch, kept, head, posts)
+        return whole(self, session_id, epoch, kept, *more)
 
     patch.setattr(Transaction, "append", append)
 

@@ -26,7 +26,8 @@ def home_digests(settings: Settings, urls: Iterable[str], keys: Iterable[str]) -
     """
     found = {f"price {model}": _digest(price) for model, price in settings.prices.items()}
     found |= {f"secret {name}": "" for name in settings.secrets}
-    found |= {f"target {name}": _digest(sorted(table)) for name, table in settings.notify.items()}
+    tables = {name: table for name, table in settings.notify.items() if isinstance(table, Mapping)}
+    found |= {f"target {name}": _digest(sorted(table)) for name, table in tables.items()}
     found |= {f"variable {name}": _digest(value) for name, value in variables([*urls]).items()}
     found |= {f"variable {name}": "" for name in variables([*keys])}
     return found | {f"prompt {name}": digest[:_DIGITS] for name, digest in _prompts(settings).items()}

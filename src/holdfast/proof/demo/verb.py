@@ -28,6 +28,7 @@ from holdfast.proof.demo.brain_process import (
     never,
     start_brain,
 )
+from holdfast.proof.demo.cluster import run_cluster
 from holdfast.proof.demo.material import Material, judge, prepare, work_folder
 from holdfast.proof.demo.mission.run import run_mission
 from holdfast.proof.demo.report import Story, count
@@ -53,6 +54,9 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve", action="store_true", help="Run such a mission until Ctrl-C, and show it in a browser (see `serve`)"
     )
+    parser.add_argument(
+        "--cluster", metavar="N", type=int, help="Run N workers on a log in PostgreSQL instead, and kill one of them"
+    )
     mission = parser.add_argument_group("with --mission or --serve")
     mission.add_argument("--workers", metavar="N", type=int, help="Number of workers at a time (default: 4)")
     mission.add_argument("--fault", metavar="CLASS[:RATE]", action="append", help=f"A fault of the oracle: {FAULTS}")
@@ -65,7 +69,11 @@ def demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def demo_run(call: Call) -> int:
-    """Run the demo of a session or, with --mission, of a mission."""
+    """Run the demo of a session or, with --mission, of a mission, or with --cluster of several workers."""
+    if call.args.cluster is not None:
+        if call.args.mission or call.args.serve or call.args.model:
+            raise UsageError("--cluster goes with --keep and --json only: holdfast demo --cluster 3")
+        return await run_cluster(call, call.args.cluster)
     if call.args.mission or call.args.serve:
         if call.args.model or call.args.base_url or call.args.kill_at != "auto":
             raise UsageError(
