@@ -91,6 +91,13 @@ def test_a_beat_after_a_silence_is_a_lapse() -> None:
     assert pulse.lapses == 2
     assert pulse.is_fresh(112.9)
     assert not pulse.is_fresh(113.0)
+    assert not pulse.is_wary(115.0)
+    assert pulse.is_wary(115.1)  # not yet back, or back without knowing
+    pulse.acknowledged({"wrk_a": 1}, 120.0, 121.0)
+    assert pulse.is_wary(128.9)
+    pulse.acknowledged({"wrk_a": 1}, 128.0, 128.1)
+    assert not pulse.is_wary(129.0)
+    assert not Pulse(8.0).is_wary(1_000.0)  # it knows of no silence
 
 
 async def test_a_session_whose_end_was_lost_goes_on(rig: PostgresRig, tmp_path: Path) -> None:

@@ -37,9 +37,10 @@ class Pulse:
     def is_wary(self, now_s: float) -> bool:
         """Return True while other workers may live although their rows are old.
 
-        This process lost the database for so long that they may have lost it too, and are about to beat again.
+        This process lost the database for so long that they may have lost it too, and are about to beat again. It can
+        learn that the database is back by a transaction that waited for it, before its own beat.
         """
-        return now_s < self._wary_until_s
+        return now_s < self._wary_until_s or (bool(self._beaten) and now_s > self._sent_s + self.ttl_s)
 
     def enroll(self, worker_id: str, now_s: float, limit: int | None = None) -> None:
         """Begin to beat for a worker. A limit of None leaves it as it is."""

@@ -79,10 +79,11 @@ def no_needless_takeover(world: World) -> Iterator[str]:
         if not isinstance(take.last.fact, ShiftStarted) or row is None:
             continue
         taker, holder, home = processes[take.worker], processes.get(row.holder), before.trees[session_id]
-        if holder is not None and _surely_lives(holder, taker, take.at_s):
+        if holder is not None and holder.name in before.workers and _surely_lives(holder, taker, take.at_s):
             yield f"moved: {taker.name} took {session_id} at {take.at_s:.1f} from {holder.name}, which lived"
         for mate in world.processes:
-            if mate.place == home != taker.place and _surely_lives(mate, taker, take.at_s):
+            known = mate.name in before.workers  # a standby may lack its row
+            if known and mate.place == home != taker.place and _surely_lives(mate, taker, take.at_s):
                 yield f"place: {taker.name} took {session_id} at {take.at_s:.1f} from {home}, where {mate.name} lived"
 
 
