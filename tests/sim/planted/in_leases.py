@@ -19,12 +19,12 @@ from tests.sim.planted.kit import Bed
 BED = Bed()
 
 
-@BED.plant("S5", "holder", first=380)
+@BED.plant("S5", "holder", first=740)
 def effects_begin_for_longer_than_a_lifetime(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pulse, "is_fresh", lambda self, now_s: not self.is_new and now_s < self._sent_s + 1.5 * self.ttl_s)
 
 
-@BED.plant("S5", "holder", first=90)
+@BED.plant("S5", "holder", first=130)
 def a_worker_is_always_fresh(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pulse, "is_fresh", lambda self, now_s: True)
 

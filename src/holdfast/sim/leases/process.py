@@ -315,7 +315,7 @@ class Scene:
         self._cuts: dict[tuple[str, str], float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._drafts = 0
-        self.slow_until_s = self.ended_s = 0.0
+        self.slow_until_s = self.calm_s = 0.0
 
     def draft(self, fact: AnyFact) -> Draft:
         """A draft with a new id."""

@@ -93,7 +93,7 @@ def no_late_takeover(world: World) -> Iterator[str]:
     for process in world.processes:
         for trouble in process.troubles:
             until_s = trouble.from_s + LATE_S
-            if not trouble.alone or trouble.until_s < until_s or world.ended_s < until_s:
+            if not trouble.alone or trouble.until_s < until_s or world.calm_s < until_s:
                 continue
             calm = [
                 mate

@@ -56,8 +56,8 @@ class World(Scene):
             for place in self.places:
                 if chance.random() < 0.5 and not any(each.place == place for each in self.living()):
                     self.spawn(place)
+        self.calm_s = self.loop.time()
         await self._calm()
-        self.ended_s = self.loop.time()
 
     async def _calm(self) -> None:
         self._cuts.clear()
