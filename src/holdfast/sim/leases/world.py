@@ -20,7 +20,7 @@ FAULTS = (
     *("post",) * 4,
 )
 
-REST_S = 90.0
+REST_S = 240.0
 """Time of calm within which every session must rest."""
 
 
