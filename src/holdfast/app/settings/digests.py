@@ -34,7 +34,7 @@ def home_digests(settings: Settings, urls: Iterable[str], keys: Iterable[str]) -
 
 
 def _prompts(settings: Settings) -> Mapping[str, str]:
-    """Return the digests of the prompts that replace ours, unless they are a project's. Wrong ones are told at use."""
+    """Return the digests of the prompts that replace ours, unless they are a project's; none if they are invalid."""
     if not settings.prompts or settings.prompt_files is not None:
         return {}
     try:

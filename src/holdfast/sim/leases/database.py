@@ -66,7 +66,7 @@ class Seat(Protocol):
 
 
 class Database:
-    """One database with a clock of its own. `time` is the true time, which nobody in the world can see."""
+    """One database with a clock of its own. `time` is the true time, which no process of the world can read."""
 
     def __init__(self, time: Callable[[], float], rate: float) -> None:
         self.time = time

@@ -42,12 +42,11 @@ class Lost(Exception):
 
 @dataclass(frozen=True)
 class Effect:
-    """An effect that hands began: when, for whom, and when its lease was confirmed."""
+    """An effect that hands began: when, and for whom. `stops` counts the strikes since its lease was confirmed."""
 
     at_s: float
     session_id: str
     lease: Lease
-    confirmed_s: float
     stops: int
 
 
@@ -258,11 +257,11 @@ class Process:
             self.begins = True
             head = await self._append(lease, dispatched, head)
             await self.confirm(lease)
-            confirmed_s, stops = world.loop.time(), self.stops
+            stops = self.stops
             await self.sleep(0.2)
             self.begins = False
             owner = sandbox.begin(fence)
-            effect = Effect(world.loop.time(), session_id, lease, confirmed_s, self.stops - stops)
+            effect = Effect(world.loop.time(), session_id, lease, self.stops - stops)
             world.effects.append(effect)
             if owner != lease.events[-1].id:
                 world.wrong.append(f"hands: {session_id} began an effect of {self.name} after another fence")
