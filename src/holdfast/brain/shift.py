@@ -203,13 +203,16 @@ class Shift:
 
     async def _catch_up(self) -> None:
         state = self.state
-        self._take(await self.doors.log.read(state.session_id, after=state.seq, prev=state.hash))
-        if self.state.epoch > self.epoch:  # a takeover stops a fenced brain here, before its next append
+        events = await self.doors.log.read(state.session_id, after=state.seq, prev=state.hash)
+        # The tasks of a fenced brain that have not ended yet go on with the state of its own shift.
+        self._take([event for event in events if event.epoch <= self.epoch])
+        current = events[-1].epoch if events else self.epoch
+        if current > self.epoch:  # a takeover stops a fenced brain here, before its next append
             raise Fenced(
-                f"session {state.session_id} is at epoch {self.state.epoch} and this brain holds {self.epoch}: another "
-                "one took it over",
+                f"session {state.session_id} is at epoch {current} and this brain holds {self.epoch}: another one took "
+                "it over",
                 mine=self.epoch,
-                current=self.state.epoch,
+                current=current,
             )
 
     def _take(self, events: list[Event]) -> None:

@@ -87,7 +87,7 @@ def _withdraw(own: ItemsState, key: str, item: ItemState) -> None:
 
 
 def _reopen(state: State, own: ItemsState) -> None:
-    state.ended = None
+    state.reopened()
     own.reduced, own.list_problem = None, ""
 
 

@@ -119,11 +119,11 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
     state.owner = state.owner if fact.owner is None else fact.owner
     if fact.egress is not None:
         fold_hands.egress_changed(state, fact.egress, event)
-    state.ended = None
+    state.reopened()
 
 
 def _message(state: State, fact: UserMessage, event: Event) -> None:
-    state.ended = None
+    state.reopened()
     state.message_seq = event.seq
     fold_hands.forget_failures(state)
     state.failed_calls = 0
@@ -132,12 +132,12 @@ def _message(state: State, fact: UserMessage, event: Event) -> None:
 
 
 def _interrupt(state: State, fact: UserInterrupt, event: Event) -> None:
-    state.ended = None
+    state.reopened()
     state.interrupted = event.seq
 
 
 def _cancel(state: State, fact: UserCancel, event: Event) -> None:
-    state.ended = None
+    state.reopened()
     state.cancelled = event.seq
 
 

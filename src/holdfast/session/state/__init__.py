@@ -358,6 +358,11 @@ class State(msgspec.Struct):
         if self.ended is not None and self.ended.status == "parked":
             self.ended = None
 
+    def reopened(self) -> None:
+        """Let a session go on that is parked, done, or failed. A cancelled one stays over."""
+        if self.ended is None or self.ended.status != "cancelled":
+            self.ended = None
+
     def live_children(self) -> list[Child]:
         """Return the children that have neither parked nor ended, oldest first."""
         return [child for child in self.children.values() if child.status is None]
