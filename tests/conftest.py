@@ -52,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if re.match("HOLDFAST_(?!TEST_)", name)]:
         del os.environ[name]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.pop("PYTHONUNBUFFERED", None)  # it hides what a stream still has to write at the end of a process
     sys.dont_write_bytecode = False
     paths = [str(OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)

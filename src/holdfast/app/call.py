@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import json
-import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any, TextIO
 
 from holdfast.app.settings.config import Settings
 from holdfast.app.settings.values import count, duration_s
-from holdfast.app.wrap import filled, terminal_width
+from holdfast.app.wrap import drop_rest, filled, terminal_width
 from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
 from holdfast.session.context.text import harmless, visible_json
@@ -65,7 +64,7 @@ class Call:
         try:
             print(fitted(text, 2), file=sys.stderr, flush=True)
         except OSError:
-            return
+            drop_rest(2)
 
     def emit(self, value: dict[str, Any]) -> None:
         """Print one JSON object as a line of standard output, with hidden characters as `\\uXXXX`."""
@@ -96,7 +95,7 @@ def _put(stream: TextIO, line: str) -> None:
         stream.flush()
     except OSError as error:
         if not isinstance(error, BrokenPipeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes what is left once more at its end
+            drop_rest(1)
         raise write_error(error) from None
 
 

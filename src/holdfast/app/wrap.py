@@ -16,6 +16,11 @@ def terminal_width(descriptor: int = 2) -> int | None:
         return None
 
 
+def drop_rest(descriptor: int) -> None:
+    """Drop what Python still has to write to a standard stream that takes nothing: it tries once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
 def columns(text: str) -> int:
     """The columns that these characters take: none for combining marks, two for wide characters."""
     if text.isascii():

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from holdfast import __version__
-from holdfast.app.wrap import filled, terminal_width
+from holdfast.app.wrap import drop_rest, filled, terminal_width
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,7 @@ class Parser(argparse.ArgumentParser):
         try:
             print(message, end="", file=file or sys.stderr, flush=True)
         except OSError as error:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 2 if file is sys.stderr else 1)  # Python flushes the stream once more at its end
+            drop_rest(2 if file is sys.stderr else 1)
             if file is sys.stdout and not isinstance(error, BrokenPipeError):
                 self.exit(5, f"{self.prog}: standard output cannot be written ({error.strerror})\n")
 

@@ -17,6 +17,7 @@ from holdfast.app.call import Call, ReaderGone, fitted
 from holdfast.app.exits import sentence_of
 from holdfast.app.settings.config import load_settings
 from holdfast.app.trust_prompt import project_found, settled
+from holdfast.app.wrap import drop_rest
 from holdfast.brain.shift import alongside
 from holdfast.errors import HoldfastError
 
@@ -49,7 +50,7 @@ def start(run: Callable[[Call], Awaitable[int]], args: argparse.Namespace) -> in
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except ReaderGone:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop_rest(1)
         return exits.INTERRUPTED if args.verb in DRIVING else exits.DONE
     except HoldfastError as error:
         return _complain(args, error)
@@ -112,5 +113,5 @@ def _complain(args: argparse.Namespace, error: HoldfastError) -> int:
     try:
         print(fitted(f"holdfast {args.verb}: {line}", 2), file=sys.stderr, flush=True)
     except OSError:
-        return error.exit_code
+        drop_rest(2)
     return error.exit_code
