@@ -47,6 +47,13 @@ STORY = """
 holdfast() { printf '\\0'; {holdfast} "$@" 2>&1; printf '\\1%s' $?; }
 fill() { dd if=/dev/zero of="$HOLDFAST_HOME/ballast" bs=1k 2>/dev/null; }
 free() { rm "$HOLDFAST_HOME/ballast"; }
+keep_full() {
+  until ls "$HOLDFAST_HOME"/workspaces/*/ballast > /dev/null 2>&1; do sleep 0.05; done
+  until [ -e "$1" ]; do
+    dd if=/dev/zero of="$HOLDFAST_HOME/ballast" oflag=append conv=notrunc bs=1k 2> /dev/null
+    sleep 0.02
+  done
+}
 """
 
 
@@ -94,6 +101,7 @@ def test_a_disk_that_fills_between_commands(note: str, holdfast_home: Path) -> N
 
 
 def test_a_disk_that_fills_in_the_middle_of_a_run(holdfast_home: Path, tmp_path: Path) -> None:
+    """It stays full until the run has ended, whatever frees a page meanwhile."""
     model = script(
         tmp_path / "m.json",
         bash("echo x >> traces; dd if=/dev/zero of=ballast bs=1k 2>/dev/null; true"),
@@ -104,8 +112,11 @@ def test_a_disk_that_fills_in_the_middle_of_a_run(holdfast_home: Path, tmp_path:
         holdfast_home,
         3_000_000,
         f"""
+        keep_full {tmp_path}/ended &
         holdfast run x --scratch --model {model} --session-id k
-        rm "$HOLDFAST_HOME"/workspaces/*/ballast
+        touch {tmp_path}/ended
+        wait
+        rm "$HOLDFAST_HOME"/workspaces/*/ballast "$HOLDFAST_HOME/ballast"
         holdfast ps
         holdfast wake k
         holdfast logs k --type agent.tool_result tool.outcome_unknown
