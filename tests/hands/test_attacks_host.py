@@ -93,9 +93,9 @@ async def test_who_stops_its_keeper_is_ended_nevertheless(what: str, tmp_path: P
 
 
 async def test_who_stops_its_keeper_gets_no_more_of_the_disk(tmp_path: Path) -> None:
-    fill = "for i in $(seq 300); do head -c 1000000 /dev/zero > f$i; sleep 0.05; done; sleep 60"
+    fill = "for i in $(seq 300); do head -c 1000000 /dev/zero > f$i; sleep 0.1; done; sleep 60"
     async with real(tmp_path, REAL["bubblewrap"]) as rig:
-        hands = await rig.provider.provision(rig.spec(policy=HandsPolicy(disk_bytes=64 << 20)), 1)
+        hands = await rig.provider.provision(rig.spec(policy=HandsPolicy(disk_bytes=16 << 20)), 1)
         with anyio.fail_after(PATIENCE_S):
             result = await run(hands, "1.0", bash(f"{STOP} {fill}", 60.0))
         assert result.limit == "disk", result

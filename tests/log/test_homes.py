@@ -66,6 +66,23 @@ async def test_a_user_decides_that_settings_may_differ(rig: PostgresRig, tmp_pat
         assert await case.store.due(2**60) == ["ses_a"]
 
 
+async def test_homes_tell_each_other_of_a_model_that_is_out(rig: PostgresRig, tmp_path: Path) -> None:
+    async with at(rig, tmp_path / "here") as here, at(rig, tmp_path / "there") as there:
+        one, other = store_of(here), store_of(there)
+        assert await other.outage("m") is None
+        await one.tell_outage("m", '{"kind": "rate_limited"}', 60_000_000)
+        says, wait_us = await other.outage("m") or ("", 0)
+        assert says == '{"kind": "rate_limited"}'
+        assert 50_000_000 < wait_us <= 60_000_000
+        await other.tell_outage("m", "later", -1)
+        says, wait_us = await one.outage("m") or ("", 0)
+        assert says == "later"
+        assert wait_us < 0
+        assert await one.outage("n") is None
+        await one.tell_outage("m", "", 0)
+        assert await other.outage("m") is None
+
+
 async def test_an_answer_from_before_a_silence_confirms_nothing(rig: PostgresRig, tmp_path: Path) -> None:
     """A process that was stopped after a commit takes in its answer later: the lease may be another one's by then."""
     async with at(rig, tmp_path / "here") as case:

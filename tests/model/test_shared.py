@@ -34,6 +34,7 @@ class Provider:
         self.asked: list[float] = []
         self.out_until_s = 0.0
         self.kind: ModelErrorKind = "unavailable"
+        self.after_s: float | None = None
         self.held: anyio.Event | None = None
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
@@ -47,7 +48,7 @@ class Provider:
         if self.held is not None:
             await self.held.wait()
         if self.clock.now_us() < self.out_until_s * 1e6:
-            raise ModelError(self.kind, "nobody answers")
+            raise ModelError(self.kind, "nobody answers", retry_after_s=self.after_s)
         yield TextDelta("ok")
         yield Finish("end_turn", Usage(1, 1))
 
@@ -152,11 +153,95 @@ async def test_what_a_killed_process_or_a_clock_left_holds_nobody_up(
     assert list((tmp_path / "providers").iterdir()) == []
 
 
+class Row:
+    """What homes on one log tell each other, by the clock of the database."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.told: dict[str, tuple[str, int]] = {}
+
+    async def outage(self, model: str) -> tuple[str, int] | None:
+        await anyio.lowlevel.checkpoint()
+        says, due_us = self.told.get(model, ("", 0))
+        return (says, due_us - self.clock.now_us()) if says else None
+
+    async def tell_outage(self, model: str, says: str, wait_us: int) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.told[model] = (says, self.clock.now_us() + wait_us)
+
+
+def homes(provider: Provider, folder: Path, *names: str) -> list[SharedModel]:
+    """A model of homes on one log."""
+    row = Row(provider.clock)
+    paths = [folder / name / "providers/one" for name in names]
+    for path in paths:
+        path.parent.parent.mkdir(exist_ok=True)
+    return [SharedModel(provider, path, provider.clock, Random(seed).randbytes, row) for seed, path in enumerate(paths)]
+
+
+async def test_homes_on_one_log_tell_each_other(clock: ManualClock, provider: Provider, tmp_path: Path) -> None:
+    """What one home learns holds for the others; when it is due, one session of each home asks, and success ends it."""
+    provider.out_until_s = clock.now_us() / 1e6 + 50
+    here, same, there = homes(provider, tmp_path, "a", "a", "b")
+    assert await asks(there) == "nobody answers"
+    for model in (here, same, there):
+        with pytest.raises(ModelError, match="asked by another session") as refused:
+            [part async for part in model.stream(REQUEST)]
+        assert 0 < (refused.value.retry_after_s or 0) <= 2
+    assert len(provider.asked) == 1
+    clock.jump(60)
+    provider.held = anyio.Event()
+    said: list[str] = []
+
+    async def one(model: SharedModel) -> None:
+        said.append(await asks(model))
+
+    async with anyio.create_task_group() as group:
+        for model in (here, same, there):
+            group.start_soon(one, model)
+        await clock.pass_(5)
+        assert len(provider.asked) == 3, "one of each home asks"
+        provider.held.set()
+        await clock.pass_(1)
+    assert said == ["ok"] * 3
+    assert not any(path.is_file() for path in tmp_path.rglob("one"))
+    asked, provider.held = len(provider.asked), anyio.Event()
+    async with anyio.create_task_group() as group:
+        for model in (here, same, there):
+            group.start_soon(one, model)
+        await clock.pass_(5)
+        assert len(provider.asked) == asked + 3, "nobody waits for another one after the outage"
+        provider.held.set()
+
+
+async def test_a_limit_that_the_provider_named_holds_in_all_homes(
+    clock: ManualClock, provider: Provider, tmp_path: Path
+) -> None:
+    provider.out_until_s, provider.kind, provider.after_s = clock.now_us() / 1e6 + 90, "rate_limited", 90.0
+    here, there = homes(provider, tmp_path, "a", "b")
+    await asks(here)
+    for seconds, asked in ((0, 1), (45, 1), (44, 1), (2, 2)):
+        clock.jump(seconds)
+        await asks(there)
+        assert len(provider.asked) == asked
+
+
+async def test_failures_of_homes_lengthen_one_wait(clock: ManualClock, provider: Provider, tmp_path: Path) -> None:
+    """However many homes wait, each failure doubles the bound of all."""
+    provider.out_until_s = clock.now_us() / 1e6 + 1_800
+    models = homes(provider, tmp_path, "a", "b", "c")
+    while clock.now_us() / 1e6 < provider.out_until_s:
+        for model in models:
+            await asks(model)
+        clock.jump(1)
+    assert 8 <= len(provider.asked) <= 40, len(provider.asked)
+
+
 def test_each_model_has_an_outage_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     files = set()
-    for name in ("openai:gpt-one", "openai:gpt-two", "openai:gpt-one"):
+    for name in ("openai:gpt-one", "openai:gpt-two", "openai:gpt-one", "openai:gpt-two@http://127.0.0.1:8000/v1"):
         model = shared_model(name, Settings(), tmp_path)
         assert isinstance(model, SharedModel)
         files.add(model._file)
-    assert len(files) == 2, "a fallback does not wait for the limit of another model"
+    assert len(files) == 3, "a fallback does not wait for the limit of another model or server"

@@ -23,7 +23,7 @@ from holdfast.model.base import Model
 from holdfast.model.names import Endpoint, ModelName, check_base_url, parse_name
 from holdfast.model.prices import OwnPrice, PriceList
 from holdfast.model.scripted import ScriptedModel
-from holdfast.model.shared import SharedModel
+from holdfast.model.shared import OtherHomes, SharedModel
 from holdfast.session.money import Price
 
 
@@ -239,16 +239,18 @@ def check_model_name(name: str) -> None:
     parse_name(name)
 
 
-def shared_model(name: str, settings: Settings, folder: Path) -> Model:
-    """Load a model for a session. The sessions of a home share it; `folder` has a file for each model that is out.
+def shared_model(name: str, settings: Settings, folder: Path, others: OtherHomes | None = None) -> Model:
+    """Load a model for a session. The sessions of a home share it, and so do `others` on one log; `folder` has a file
+    for each model that is out.
 
-    The file is that of the model, since a limit of one model says nothing about the others of its provider.
+    The file is that of the model at its server: a limit of one model says nothing about the others of its provider.
     """
     model = find_model(name, settings)
     if name.partition(":")[0] not in REMOTES:
         return model
-    file = folder / hashlib.sha256(str(parse_name(name)).encode()).hexdigest()[:16]
-    return SharedModel(model, file, SystemClock(), system_entropy)
+    named = parse_name(name)
+    file = folder / hashlib.sha256(f"{named} {endpoint_of(named).base_url}".encode()).hexdigest()[:16]
+    return SharedModel(model, file, SystemClock(), system_entropy, others)
 
 
 def _own_price(prices: Mapping[str, Price], name: ModelName) -> OwnPrice | None:

@@ -8,7 +8,7 @@ events alone and can be rebuilt from them (S20) by `holdfast.session` (`rows`, `
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from holdfast.facts.codec import Draft, Event
 from holdfast.session.home import Stop
 from holdfast.session.money import AccountRow
 from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
+
+T = TypeVar("T")
 
 
 class Post(msgspec.Struct, frozen=True):
@@ -256,8 +258,34 @@ def is_older(row: SessionRow, other: SessionRow) -> bool:
     return (row.created_us, row.session_id) < (other.created_us, other.session_id)
 
 
+class View(Protocol):
+    """One state of a store, for reads that belong together; valid until the function that received it returns."""
+
+    def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        """See `Log.at`."""
+        ...
+
+    def sessions(
+        self, which: Which, *, home: bool, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
+        """See `Index.sessions`."""
+        ...
+
+    def items(self, *, open_only: bool, limit: int | None = None) -> list[ItemRow]:
+        """See `Index.items`."""
+        ...
+
+    def holders(self) -> dict[str, str]:
+        """See `Leases.holders`."""
+        ...
+
+
 class Index(Protocol):
     """The rows beside the events."""
+
+    async def view(self, work: Callable[[View], T]) -> T:
+        """Run `work` on one state of the store and return its result. It must be short, and may run again."""
+        ...
 
     async def find(self, name: str) -> SessionRow:
         """Return the session with that id or key, a unique beginning of either, or a unique end of the id.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar, get_args
+from typing import NamedTuple, TypeVar, get_args
 
 import anyio
 import anyio.lowlevel
@@ -16,7 +16,7 @@ from holdfast.clock import Clock
 from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log import chain
-from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, is_older
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, View, Which, is_older
 from holdfast.log.chain import StoredBlob, StoredEvent, damaged, events_of
 from holdfast.log.limiter import Held
 from holdfast.log.names import LAST, is_like, pick, pick_item, unknown
@@ -145,6 +145,34 @@ class Tables:
                 self.reservations[key] = amount
 
 
+class _View(NamedTuple):
+    """The current state. Nothing changes while a function reads it."""
+
+    tables: Tables
+    live: set[str]
+    events: Callable[[str, int, bytes | None, int], list[Event]]
+
+    def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        return [chain.the_one(self.events(name, seq - 1, None, 1), name, seq) for name, seq in places]
+
+    def sessions(
+        self, which: Which, *, home: bool, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
+        spent: Counter[str] = Counter()
+        for row in self.tables.rows.values():
+            spent[row.root] += row.cost_pico
+        rows = [row for row in self.tables.rows.values() if home or row.session_id != HOME]
+        rows = [row for row in rows if which.has(row, spent[row.root]) and (before is None or is_older(row, before))]
+        return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)[:limit]
+
+    def items(self, *, open_only: bool, limit: int | None = None) -> list[ItemRow]:
+        items = [item for item in self.tables.items.values() if item.status == "open" or not open_only]
+        return sorted(items, key=lambda item: (item.opened_us, item.item_id))[:limit]
+
+    def holders(self) -> dict[str, str]:
+        return {row.session_id: row.holder for row in self.tables.rows.values() if row.holder in self.live}
+
+
 class MemoryStore:
     """Implements Log, Snapshots, Leases, and Index (`holdfast.log.base`). Each verb first yields to other tasks."""
 
@@ -158,6 +186,7 @@ class MemoryStore:
         self._token = 1
         self._anything = anyio.Event()
         self._rewritten: set[str] = set()
+        self._view = _View(self._tables, self._live, self._events)
 
     def worker_lives(self, worker_id: str) -> None:
         """Mark a worker as live. Acquiring a lease does this too."""
@@ -199,8 +228,10 @@ class MemoryStore:
     ) -> list[Event]:
         """Read events. Only sessions with rewritten bodies are hashed again."""
         await anyio.lowlevel.checkpoint()
-        row = self._row(session_id)
-        return chain.read(row, self._tables.row, self._own, after, prev, chain.ALL if limit is None else limit)
+        return self._events(session_id, after, prev, chain.ALL if limit is None else limit)
+
+    def _events(self, session_id: str, after: int, prev: bytes | None, count: int) -> list[Event]:
+        return chain.read(self._row(session_id), self._tables.row, self._own, after, prev, count)
 
     def _own(self, session_id: str, after: int, count: int, prev: bytes | None) -> list[Event]:
         row = self._row(session_id)
@@ -265,8 +296,11 @@ class MemoryStore:
         self._commit(transaction)
 
     async def holders(self) -> dict[str, str]:
+        return await self.view(lambda view: view.holders())
+
+    async def view(self, work: Callable[[View], T]) -> T:
         await anyio.lowlevel.checkpoint()
-        return {row.session_id: row.holder for row in self._tables.rows.values() if row.holder in self._live}
+        return work(self._view)
 
     async def find(self, name: str) -> SessionRow:
         await anyio.lowlevel.checkpoint()
@@ -283,14 +317,7 @@ class MemoryStore:
     async def sessions(
         self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
-        await anyio.lowlevel.checkpoint()
-        spent: Counter[str] = Counter()
-        for row in self._tables.rows.values():
-            spent[row.root] += row.cost_pico
-        rows = [row for row in self._tables.rows.values() if home or row.session_id != HOME]
-        rows = [row for row in rows if which.has(row, spent[row.root])]
-        rows = [row for row in rows if before is None or is_older(row, before)]
-        return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)[:limit]
+        return await self.view(lambda view: view.sessions(which, home=home, before=before, limit=limit))
 
     async def count(self, which: Which = EVERY) -> int:
         return len(await self.sessions(which))
@@ -322,9 +349,7 @@ class MemoryStore:
         return self._tables.account(account_id)
 
     async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
-        await anyio.lowlevel.checkpoint()
-        items = [item for item in self._tables.items.values() if item.status == "open" or not open_only]
-        return sorted(items, key=lambda item: (item.opened_us, item.item_id))[:limit]
+        return await self.view(lambda view: view.items(open_only=open_only, limit=limit))
 
     async def item(self, name: str) -> ItemRow:
         await anyio.lowlevel.checkpoint()

@@ -2,7 +2,8 @@
 
 A file of the model exists while it is out, and says when the next request is due. A session that is due then locks
 the file and asks; the others wait for its result. The first part of a response ends the outage for all. The lock ends
-with its process, so a killed one holds nobody up.
+with its process, so a killed one holds nobody up. Homes on one log tell each other when it is due; in each of them one
+session asks then.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.clock import Clock
 from holdfast.errors import ModelError, ModelErrorKind
@@ -48,19 +50,36 @@ class Outage(msgspec.Struct, frozen=True):
     next_us: int
 
 
+class OtherHomes(Protocol):
+    """The homes on one log: they tell each other of models that are out, by the names of their files."""
+
+    async def outage(self, model: str) -> tuple[str, int] | None:
+        """Return what was told of a model, and the microseconds until its next request is due; None without an
+        outage.
+        """
+        ...
+
+    async def tell_outage(self, model: str, says: str, wait_us: int) -> None:
+        """Tell the other homes of an outage, or with an empty text that it is over."""
+        ...
+
+
 class SharedModel:
     """A model that is asked by turns with the other sessions of the home while it is out.
 
-    `file` is that of the model. A session that is not due gets the latest failure, with the time until the next
-    request as its `retry_after_s`.
+    `file` is that of the model; with `others` it is a lock alone, and what they tell counts. A session that is not due
+    gets the latest failure, with the time until the next request as its `retry_after_s`.
     """
 
-    def __init__(self, model: Model, file: Path, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self, model: Model, file: Path, clock: Clock, entropy: Entropy, others: OtherHomes | None = None
+    ) -> None:
         self.name = model.name
         self._model = model
         self._file = file
         self._clock = clock
         self._entropy = entropy
+        self._others = others
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
         """See `Model.worst_case_pico`."""
@@ -78,14 +97,14 @@ class SharedModel:
             async with aclosing(cast(AsyncGenerator[StreamPart], self._model.stream(request))) as parts:
                 async for part in parts:
                     if probe is not None and not answered:
-                        self._file.unlink(missing_ok=True)
+                        await self._end()
                     answered = True
                     yield part
         except ModelError as error:
             if error.kind in OUTAGES and not answered:
-                self._failed(error, probe)
+                await self._failed(error, probe)
             elif probe is not None:
-                self._file.unlink(missing_ok=True)  # it answers, though not with a response
+                await self._end()  # it answers, though not with a response
             raise
         finally:
             if probe is not None:
@@ -97,39 +116,72 @@ class SharedModel:
         Raises `ModelError` if the next request is not due.
         """
         while True:
-            try:
-                fd = os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            except OSError:
+            if self._others is not None and await self._others.outage(self._file.name) is None:
                 return None
-            if try_lock(fd) and is_at(fd, self._file):
-                break
-            os.close(fd)
-            await self._clock.sleep(_LOOK_S)
-        outage = _read(fd)
-        wait_us = outage.next_us - self._clock.now_us() if outage is not None else 0
-        if outage is None or not 0 < wait_us <= FARTHEST_US:
-            return fd
-        os.close(fd)
-        raise ModelError(outage.kind, f"{outage.message} (asked by another session)", retry_after_s=wait_us / 1e6)
-
-    def _failed(self, error: ModelError, probe: int | None) -> None:
-        """Record a failure, unless the outage is known and not due again: that request began before it."""
-        with contextlib.suppress(OSError):
-            fd = probe
+            fd = self._open(os.O_CREAT if self._others is not None else 0)
             if fd is None:
-                self._file.parent.mkdir(mode=0o700, exist_ok=True)
-                fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                return None
             try:
-                if probe is not None or (try_lock(fd) and _read(fd) is None):
-                    before = _read(fd)
-                    failures = before.failures + 1 if before is not None else 1
-                    next_us = self._clock.now_us() + int(self._delay_s(error, failures) * 1e6)
-                    body = msgspec.json.encode(Outage(error.kind, str(error), failures, next_us))
+                if try_lock(fd) and is_at(fd, self._file):
+                    outage = await self._known(fd)
+                    wait_us = outage.next_us - self._clock.now_us() if outage is not None else 0
+                    if outage is not None and 0 < wait_us <= FARTHEST_US:
+                        message = f"{outage.message} (asked by another session)"
+                        raise ModelError(outage.kind, message, retry_after_s=wait_us / 1e6)
+                    fd, probe = None, fd
+                    return probe
+            finally:
+                if fd is not None:
+                    os.close(fd)
+            await self._clock.sleep(_LOOK_S)
+
+    def _open(self, flags: int) -> int | None:
+        """Open the file of the model. None if it is not there, or cannot be used."""
+        with contextlib.suppress(OSError):
+            if flags:
+                self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            return os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
+        return None
+
+    async def _known(self, fd: int) -> Outage | None:
+        """Return the outage of a locked file. None in a new one, or one that a killed process left unfinished."""
+        try:
+            if self._others is None:
+                return msgspec.json.decode(os.pread(fd, 1 << 16, 0), type=Outage)
+            told = await self._others.outage(self._file.name)
+            outage = msgspec.json.decode(told[0], type=Outage) if told is not None else None
+            return replace(outage, next_us=self._clock.now_us() + told[1]) if outage and told else None
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    async def _failed(self, error: ModelError, probe: int | None) -> None:
+        """Record a failure, unless the outage is known and not due again: that request began before it."""
+        fd = probe if probe is not None else self._open(os.O_CREAT)
+        if fd is None:
+            return
+        try:
+            with contextlib.suppress(OSError):
+                if probe is None and not try_lock(fd):
+                    return
+                before = await self._known(fd)
+                if probe is None and before is not None:
+                    return
+                failures = before.failures + 1 if before is not None else 1
+                wait_us = int(self._delay_s(error, failures) * 1e6)
+                body = msgspec.json.encode(Outage(error.kind, str(error), failures, self._clock.now_us() + wait_us))
+                if self._others is not None:
+                    await self._others.tell_outage(self._file.name, body.decode(), wait_us)
+                else:
                     os.ftruncate(fd, 0)
                     os.pwrite(fd, body, 0)
-            finally:
-                if probe is None:
-                    os.close(fd)
+        finally:
+            if probe is None:
+                os.close(fd)
+
+    async def _end(self) -> None:
+        if self._others is not None:
+            await self._others.tell_outage(self._file.name, "", 0)
+        self._file.unlink(missing_ok=True)
 
     def _delay_s(self, error: ModelError, failures: int) -> float:
         """Return the provider's own time, or a backoff with full jitter from 1 s to a bound that doubles."""
@@ -138,11 +190,3 @@ class SharedModel:
         bound_s = min(LONGEST_S, 2.0 ** min(failures - 1, 20))
         share = int.from_bytes(self._entropy(4), "big") / (1 << 32)
         return 1.0 + share * (bound_s - 1.0)
-
-
-def _read(fd: int) -> Outage | None:
-    """Return the outage in a locked file; None in a new one, or one that a killed process left unfinished."""
-    try:
-        return msgspec.json.decode(os.pread(fd, 1 << 16, 0), type=Outage)
-    except (OSError, msgspec.DecodeError):
-        return None

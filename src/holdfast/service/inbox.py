@@ -13,11 +13,11 @@ from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.shift import ParkReason
 from holdfast.kinds import ITEMS
-from holdfast.log.base import Index, Which
+from holdfast.log.base import View, Which
 from holdfast.service.answers import names_of
 from holdfast.service.event_lines import describe
-from holdfast.service.sessions import UNFINISHED, Store, costs_of, newest_first
-from holdfast.session.costs import Costs
+from holdfast.service.sessions import UNFINISHED, Store, newest_first
+from holdfast.session.costs import Costs, costs
 from holdfast.session.rows import ItemRow, SessionRow
 
 Group = Literal["needs you", "errors", "finished", "running"]
@@ -55,6 +55,10 @@ class Shown(msgspec.Struct, frozen=True):
     closing: Event | None = None
     costs: Costs = Costs()
 
+    def is_new_to(self, person: str) -> bool:
+        """Return True for an item that no approver has seen and that this user may answer."""
+        return self.item.seen_us is None and (not self.names or person in self.names)
+
 
 class Entry(msgspec.Struct, frozen=True):
     """One line of the inbox. `since_us` is the time of its latest change, `name` the display name of the session."""
@@ -72,47 +76,53 @@ async def inbox(store: Store, now_us: int, *, since_us: int | None = None, limit
 
     Leaves out sessions that ended before `since_us`, by default a week ago.
     """
-    found = await items(store, now_us, limit=limit)
     since_us = now_us - FINISHED_US if since_us is None else since_us
-    rows = await _around(store, {each.item.session_id for each in found}, since_us, limit)
-    return build(rows, found, await store.holders(), since_us + FINISHED_US)
+
+    def look(view: View) -> tuple[list[SessionRow], list[Shown], dict[str, str]]:
+        holders = view.holders()
+        found = _shown(view, view.items(open_only=True, limit=limit), now_us)
+        return _around(view, {each.item.session_id for each in found}, since_us, limit), found, holders
+
+    return build(*await store.view(look), since_us + FINISHED_US)
 
 
 async def items(
     store: Store, now_us: int, *, session_id: str = "", open_only: bool = True, limit: int | None = None
 ) -> list[Shown]:
     """Return the items of all sessions or of one, oldest first; without `open_only` also the closed ones."""
-    found = [row for row in await store.items(open_only=open_only, limit=limit) if session_id in ("", row.session_id)]
-    ids = frozenset(item.session_id for item in found)
-    rows = {row.session_id: row for row in await store.sessions(Which(ids=ids), home=True)} if ids else {}
-    spent = await costs_of(store, *rows.values())
-    return await _shown(store, found, rows, spent, now_us)
+
+    def look(view: View) -> list[Shown]:
+        found = view.items(open_only=open_only, limit=limit)
+        return _shown(view, [item for item in found if session_id in ("", item.session_id)], now_us)
+
+    return await store.view(look)
 
 
 async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
     """Return an item with its full request, the users who may answer it, and the event that closed it."""
-    row = await store.find(item.session_id)
-    return (await _shown(store, [item], {row.session_id: row}, await costs_of(store, row), now_us))[0]
+    return (await store.view(lambda view: _shown(view, [item], now_us)))[0]
 
 
-async def _shown(
-    store: Store, found: Sequence[ItemRow], rows: Mapping[str, SessionRow], spent: Mapping[str, Costs], now_us: int
-) -> list[Shown]:
-    requests = await store.at([(item.session_id, item.seq) for item in found])
-    firsts = await store.at([(item.session_id, 1) for item in found])
-    ends = await store.at([(item.session_id, item.closed_seq) for item in found if item.closed_seq is not None])
-    closings = {(event.session_id, event.seq): event for event in ends}
+def _shown(view: View, found: Sequence[ItemRow], now_us: int) -> list[Shown]:
+    if not found:
+        return []
+    named = ((item.session_id, seq) for item in found for seq in (1, item.seq, item.closed_seq) if seq is not None)
+    places = [*dict.fromkeys(named)]
+    events = dict(zip(places, view.at(places), strict=True))
+    ids = frozenset(item.session_id for item in found)
+    rows = {row.session_id: row for row in view.sessions(Which(ids=ids), home=True)}
+    spent = costs(view.sessions(Which(roots=frozenset(row.root for row in rows.values())), home=False))
     shown = []
-    for item, event, first in zip(found, requests, firsts, strict=True):
-        request, row = event.fact, rows[item.session_id]
+    for item in found:
+        first, request = events[item.session_id, 1], events[item.session_id, item.seq].fact
         assert isinstance(request, ApprovalRequested)
-        closing = closings.get((item.session_id, item.closed_seq or 0))
-        costs = spent.get(item.session_id, Costs())
-        shown.append(Shown(item, request, names_of(first, row, request, now_us), closing, costs))
+        names = names_of(first, rows[item.session_id], request, now_us)
+        closing = events.get((item.session_id, item.closed_seq or 0))
+        shown.append(Shown(item, request, names, closing, spent.get(item.session_id, Costs())))
     return shown
 
 
-async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
+def _around(view: View, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
     """The latest sessions of each status, the named ones, and the roots of their trees."""
     filters = [Which(status="runnable"), *(Which(reason=each) for each in get_args(ParkReason))]
     filters += [
@@ -120,10 +130,10 @@ async def _around(index: Index, named: set[str], since_us: int, limit: int | Non
         for each in ("failed", "done", "cancelled")
         for top in (False, True)  # the many sessions of a run do not crowd out the others
     ]
-    found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
+    found = {row.session_id: row for each in filters for row in view.sessions(each, home=False, limit=limit)}
     wanted = named | {row.root for row in found.values()}
     while missing := wanted.difference(found):
-        rows = await index.sessions(Which(ids=frozenset(missing)), home=True)
+        rows = view.sessions(Which(ids=frozenset(missing)), home=True)
         found |= {row.session_id: row for row in rows}
         wanted = {row.root for row in rows}
     return newest_first(found.values())

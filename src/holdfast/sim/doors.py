@@ -22,7 +22,7 @@ from holdfast.facts.session import Workspace
 from holdfast.facts.union import type_of
 from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResult, Hands, HandsSpec, Output
 from holdfast.kinds import KINDS
-from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, View, Which
 from holdfast.model.base import ModelRequest, StreamPart
 from holdfast.session.home import Stop
 from holdfast.session.money import AccountRow
@@ -157,6 +157,9 @@ class StoreDoor:
 
     async def holders(self) -> dict[str, str]:
         return await self._process.through("holders", self._store.holders)
+
+    async def view(self, work: Callable[[View], T]) -> T:
+        return await self._process.through("view", lambda: self._store.view(work))
 
     async def find(self, name: str) -> SessionRow:
         return await self._process.through("find", lambda: self._store.find(name))

@@ -41,7 +41,7 @@ async def inbox_run(call: Call) -> int:
 
 async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
     row = await runtime.store.find(item.session_id)
-    if not call.json:
+    if not call.json and item.seen_us is None:
         await runtime.intake.seen(item)
         item = await runtime.store.item(item.item_id)
     now_us = SystemClock().now_us()
@@ -81,7 +81,8 @@ async def _list(call: Call, runtime: Runtime) -> int:
     asked = [entry.item for entry in entries if entry.item is not None]
     whole = [each for each in asked if is_listed_whole(each)]
     for each in whole:
-        await runtime.intake.seen(each.item)
+        if each.is_new_to(runtime.intake.person):
+            await runtime.intake.seen(each.item)
     if len(asked) == SHOWN:
         call.note(f"these are the {SHOWN} oldest; `{call.typed('inbox', '--json')}` lists all")
     if asked:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
 from holdfast.clock import boot_s
-from holdfast.facts.codec import SCHEMA
+from holdfast.facts.codec import SCHEMA, Event
 from holdfast.log.base import WorkerRow
-from holdfast.log.chain import StoredEvent
+from holdfast.log.chain import StoredEvent, events_of, the_one
 from holdfast.log.postgres.bell import listen
 from holdfast.log.postgres.connect import Connection, PostgresDatabase, end
 from holdfast.log.sql.read import FILTERS, Reader
@@ -41,6 +41,17 @@ class PostgresReader(Reader):
         super().__init__(self.database)
         self._connection = connection
         self._inside = False
+
+    def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        """Return the events at these positions, read together; see `Log.at`."""
+        names, seqs = [name for name, _ in places], [seq for _, seq in places]
+        with self._consistent():
+            found = {
+                (row[0], row[1]): events_of(row[0], [row[1:]], self._view.blob, after=row[1] - 1)
+                for row in self._rows("events_at", names=names, seqs=seqs)
+            }
+            # An event that a fork shares with its origin is read alone, and so is one that does not exist: an error.
+            return [the_one(found.get(each) or self.events(each[0], each[1] - 1, None, 1), *each) for each in places]
 
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
         """Return one session's stored events, a page in memory at a time."""

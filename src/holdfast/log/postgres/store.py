@@ -147,13 +147,15 @@ class PostgresStore(SqlStore[PostgresReader]):
     async def enroll(self, worker_id: str, limit: int) -> None:
         """Tell other processes that this worker runs up to `limit` sessions at a time, with which settings."""
         values = {"place": self._at.place_id, "settings": self._at.settings}
-        await self._writing.run(
-            lambda: self._writes.through(
-                lambda: PostgresDatabase(self._writing.connection()).run("keep_settings", values)
-            )
-        )
+        await self._run("keep_settings", values)
         self._beats.enroll(worker_id, soon_here(), limit)
         await self._until_fresh()
+
+    async def _run(self, name: str, values: Mapping[str, object]) -> None:
+        """Run a statement that changes something beside the log."""
+        await self._writing.run(
+            lambda: self._writes.through(lambda: PostgresDatabase(self._writing.connection()).run(name, values))
+        )
 
     async def fleet(self) -> list[WorkerRow]:
         """Return the workers of all homes that share the log."""
@@ -162,6 +164,17 @@ class PostgresStore(SqlStore[PostgresReader]):
     async def other_settings(self) -> dict[str, list[str]]:
         """Return the names of the settings that differ, by home, for the other homes that have sessions."""
         return await self._read(lambda reader: self._at.differences(reader.database))
+
+    async def outage(self, model: str) -> tuple[str, int] | None:
+        """Return what a home told of a model that is out, and the microseconds until it may be asked again (S13)."""
+        values = {"name": f"outage of {model}"}
+        return await self._read(lambda reader: reader.database.run("outage", values).fetchone())
+
+    async def tell_outage(self, model: str, says: str, wait_us: int) -> None:
+        """Tell the other homes of an outage of a model, or with an empty text that it is over."""
+        values: dict[str, object] = {"name": f"outage of {model}"}
+        values |= {"says": says, "wait_us": wait_us} if says else {}
+        await self._run("tell_outage" if says else "forget_outage", values)
 
     async def is_served(self, session_id: str = "") -> bool:
         """Return True if a worker of any home runs that session when it is due; without one, any session."""

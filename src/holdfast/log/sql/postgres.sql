@@ -77,6 +77,13 @@ order by position limit :count;
 select coalesce(max(position), 0) from events
 where position < pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20;
 
+-- name: events_at
+-- The events at positions, each with its session; a large body comes along.
+select session_id, seq, epoch, at_us, type, hash,
+    coalesce(body, (select bytes from blobs where blobs.digest = events.digest)), digest
+from unnest(cast(:names as text[]), cast(:seqs as bigint[])) as each(session_id, seq)
+    join events using (session_id, seq);
+
 -- name: moves
 -- The position below which all transactions have ended, and events after the one that was found last time.
 select pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20,
@@ -175,3 +182,14 @@ select count(*) from living where place = :place;
 
 -- name: move_trees
 update trees set place = :place where place = :former;
+
+-- name: outage
+-- A model that is out: the text that a home told, and the microseconds until it may be asked again.
+select substr(value, strpos(value, ' ') + 1), split_part(value, ' ', 1)::bigint - now_us() from meta where name = :name;
+
+-- name: tell_outage
+insert into meta (name, value) values (:name, (now_us() + :wait_us)::text || ' ' || :says)
+on conflict (name) do update set value = excluded.value;
+
+-- name: forget_outage
+delete from meta where name = :name;

@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import Any, ClassVar, TypeVar, get_args
 
@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from holdfast.facts.codec import Event
 from holdfast.log import chain
 from holdfast.log.base import EVERY, Snapshot, Which
-from holdfast.log.chain import ALL, StoredBlob, StoredEvent, check_head, events_of
+from holdfast.log.chain import ALL, StoredBlob, StoredEvent, check_head, events_of, the_one
 from holdfast.log.limiter import Held
 from holdfast.log.names import LAST, pick, pick_item, tail_of, unknown
 from holdfast.log.sql.statements import Database, Rows
@@ -78,6 +78,11 @@ class Reader(ABC):
         # Close it explicitly: otherwise an error keeps the cursor and its read transaction open.
         with closing(self._rows("events", session_id=session_id, after=after, count=count)) as stored:
             return events_of(session_id, stored, self._view.blob, after=after, prev=prev)
+
+    def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
+        """Return the events at these positions; see `Log.at`."""
+        with self._consistent():
+            return [the_one(self.events(name, seq - 1, None, 1), name, seq) for name, seq in places]
 
     def row(self, session_id: str) -> SessionRow:
         """Return a session's row. Raises `UnknownSession`."""

@@ -16,8 +16,7 @@ from holdfast.errors import HeadMoved, LogUnavailable, StorageFull
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id
-from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, WorkerRow
-from holdfast.log.chain import the_one
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, View, Which, WorkerRow
 from holdfast.log.removal import read_gone
 from holdfast.log.sql.read import Reader
 from holdfast.log.sql.tables import held_rows
@@ -40,6 +39,13 @@ class Begin(Protocol):
     def __call__(self, session_id: str, *, free: bool) -> object:
         """Begin it, soon."""
         ...
+
+
+class _View:
+    """A reader in a transaction, and the leases of live processes."""
+
+    def __init__(self, reader: Reader, holders: Callable[[], dict[str, str]]) -> None:
+        self.at, self.sessions, self.items, self.holders = reader.at, reader.sessions, reader.items, holders
 
 
 class SqlStore(ABC, Generic[R]):
@@ -133,10 +139,7 @@ class SqlStore(ABC, Generic[R]):
         return await self._read(lambda reader: reader.events(session_id, after, prev, limit))
 
     async def at(self, places: Sequence[tuple[str, int]]) -> list[Event]:
-        def look(reader: R) -> list[Event]:
-            return [the_one(reader.events(name, seq - 1, None, 1), name, seq) for name, seq in places]
-
-        return await self._read(look)
+        return await self._read(lambda reader: reader.at(places))
 
     async def wait(self, session_id: str, after: int) -> int:
         while True:
@@ -224,12 +227,18 @@ class SqlStore(ABC, Generic[R]):
         return False
 
     async def holders(self) -> dict[str, str]:
-        def look(reader: R) -> dict[str, str]:
-            held = reader.held()
-            live = self._living((each.holder for each in held), reader)
-            return {each.session_id: each.holder for each in held if each.holder in live}
+        return await self._read(self._holders)
 
-        return await self._read(look)
+    def _holders(self, reader: R) -> dict[str, str]:
+        held = reader.held()
+        live = self._living((each.holder for each in held), reader)
+        return {each.session_id: each.holder for each in held if each.holder in live}
+
+    async def view(self, work: Callable[[View], T]) -> T:
+        def job(reader: R) -> T:
+            return reader.look(lambda _: work(_View(reader, partial(self._holders, reader))))
+
+        return await self._read(job)
 
     async def find(self, name: str) -> SessionRow:
         return await self._read(lambda reader: reader.find(name))

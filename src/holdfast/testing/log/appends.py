@@ -95,6 +95,7 @@ async def an_erased_body_keeps_the_chain(rig: Rig) -> None:
     assert isinstance(events[2].fact, Erased)
     assert (events[2].seq, events[2].hash, events[2].type) == (3, done[0].hash, "agent.tool_result")
     assert events[3] == done[1]
+    assert await rig.store.at([("ses_a", 4), ("ses_a", 3)]) == [done[1], events[2]]
 
 
 async def large_bodies_are_kept(rig: Rig) -> None:
@@ -103,7 +104,7 @@ async def large_bodies_are_kept(rig: Rig) -> None:
     lease = await case.started()
     done = await case.append(lease, case.result("a" * _BIG), case.result("b" * _BIG), case.result("c"))
     read = await rig.store.read("ses_a", after=2, prev=lease.events[-1].hash)
-    assert read == done
+    assert read == done == await rig.store.at([("ses_a", event.seq) for event in done])
 
 
 async def reading_has_a_start_and_a_limit(rig: Rig) -> None:

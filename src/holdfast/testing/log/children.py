@@ -250,6 +250,7 @@ async def every_part_of_a_fork_is_read_alike(rig: Rig) -> None:
     for name in ("ses_f", "ses_g", "ses_h"):
         whole = await _all(case, name)
         assert [event.seq for event in whole] == list(range(1, len(whole) + 1))
+        assert await rig.store.at([(name, event.seq) for event in whole]) == whole
         for after in range(len(whole) + 1):
             prev = whole[after - 1].hash if after else genesis(name)
             for limit in (None, 0, 1, 2, 3, 50):

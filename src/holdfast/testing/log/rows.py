@@ -7,8 +7,9 @@ from holdfast.facts.codec import encode_body
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen, ApprovalSuperseded
 from holdfast.facts.session import SessionUpdated
 from holdfast.facts.shift import ShiftEnded
-from holdfast.log.base import Post, Snapshot
+from holdfast.log.base import Post, Snapshot, View, Which
 from holdfast.log.verify import rebuild, verify
+from holdfast.session.home import HOME
 from holdfast.session.rows import Uptime, item_key
 from holdfast.session.state import CLOCK_STEP_US
 from holdfast.testing.log.rig import LATER_US, Rig, Scenario
@@ -311,6 +312,30 @@ async def an_item_is_found_by_name(rig: Rig) -> None:
     assert "itm_ab" in str(several)
     for name in ("", "%", "itm_y", "itm_abcd"):
         await case.refused(UnknownItem, rig.store.item(name))
+
+
+async def a_view_reads_as_the_store_does(rig: Rig) -> None:
+    """Reads of one view have the results, and the errors, of the single reads."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.append(lease, case.question("itm_a"), case.question("itm_b"))
+    await case.answer("ses_a", "itm_a")
+    await case.open("ses_b")
+    places = [("ses_b", 1), ("ses_a", 4), ("ses_a", 1), ("ses_a", 4)]
+
+    def work(view: View) -> list[object]:
+        rows = [view.sessions(Which(ids=frozenset(("ses_a", HOME))), home=home, limit=2) for home in (False, True)]
+        items = [view.items(open_only=True), view.items(open_only=False, limit=1)]
+        return [view.at(places), *rows, *items, view.holders()]
+
+    await case.stop()
+    store, which = rig.store, Which(ids=frozenset(("ses_a", HOME)))
+    expected: list[object] = [await store.at(places)]
+    expected += [await store.sessions(which, limit=2), await store.sessions(which, home=True)]
+    expected += [await store.items(), await store.items(open_only=False, limit=1), {"ses_a": lease.worker_id}]
+    assert await store.view(work) == expected
+    await case.refused(UnknownSession, store.view(lambda view: view.at([("ses_a", 1), ("ses_none", 1)])))
+    await case.refused(UsageError, store.view(lambda view: view.at([("ses_b", 2)])))
 
 
 async def an_answer_in_another_session_has_no_effect(rig: Rig) -> None:
