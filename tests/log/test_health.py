@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
+from contextlib import ExitStack
+from operator import attrgetter
 from pathlib import Path
 
+import anyio.to_thread
 import psycopg
 import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.errors import LogUnavailable
+from holdfast.facts.codec import Event
 from holdfast.log.postgres import health
+from holdfast.log.postgres.connect import FOLDER
 from holdfast.log.postgres.health import examine
-from holdfast.log.postgres.migrate import migrate
-from tests.support.databases import free_port, postgres_server
+from holdfast.log.postgres.migrate import check, migrate
+from holdfast.testing.log import Scenario
+from tests.log.rigs import PostgresRig, open_postgres, port_of
+from tests.support.databases import demand_standby, free_port, postgres_server, promote, standby_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
@@ -62,24 +66,54 @@ def test_what_a_crash_loses_and_clocks_that_disagree(tmp_path: Path, monkeypatch
         assert "connections left" in few
 
 
-def test_a_standby_that_follows_asynchronously(tmp_path: Path) -> None:
-    program = shutil.which("pg_receivewal") or next(Path("/usr/lib/postgresql").glob("*/bin/pg_receivewal"), None)
-    if program is None:
-        pytest.skip("pg_receivewal is not here: apt-get install postgresql-client")
-    (tmp_path / "standby").mkdir()
-    port = free_port()
-    with postgres_server(tmp_path / "primary", port, PASSWORD, durable=True) as plain:
+async def test_a_standby_from_refused_to_promoted(holdfast_home: Path, tmp_path: Path) -> None:
+    """An asynchronous standby is a problem. A synchronous one has all that was acknowledged when its primary dies."""
+    with ExitStack() as primary:
+        plain = primary.enter_context(postgres_server(tmp_path / "primary", free_port(), PASSWORD, durable=True))
         address = plain.replace("@", f":{PASSWORD}@")
         migrate(address)
-        words = ("-h", "127.0.0.1", "-p", str(port), "-U", "duty", "-D", str(tmp_path / "standby"))
-        with subprocess.Popen([str(program), *words], env={**os.environ, "PGPASSWORD": PASSWORD}) as standby:
-            try:
-                until(lambda: found(address))
-                (loses,) = found(address)
-                assert "1 of its standbys follow asynchronously" in loses
-                with psycopg.connect(address, autocommit=True) as connection:
-                    connection.execute("alter system set synchronous_standby_names = '*'")
-                    connection.execute("select pg_reload_conf()")
-                until(lambda: not found(address))
-            finally:
-                standby.kill()
+        with standby_of(plain, tmp_path / "standby", free_port(), PASSWORD, durable=True) as follows:
+            standby = follows.replace("@", f":{PASSWORD}@")
+            until(lambda: found(address))
+            (loses,) = found(address)
+            assert "1 of its standbys follow asynchronously" in loses
+            with pytest.raises(LogUnavailable, match="read-only, such as a standby"):
+                check(standby)
+            demand_standby(address)
+            until(lambda: not found(address))
+            with psycopg.connect(address, autocommit=True) as sql:
+                sql.execute("alter role duty set synchronous_commit = local")
+                assert "follow asynchronously" in found(address)[0]
+                sql.execute("alter role duty reset synchronous_commit")
+            both = f"{address.removesuffix('/postgres')},127.0.0.1:{port_of(standby)}/postgres"
+            await _fail_over(f"{both}?target_session_attrs=read-write", holdfast_home, primary, standby)
+            assert found(standby) == []
+
+
+async def _fail_over(address: str, home: Path, primary: ExitStack, standby: str) -> None:
+    """Append to four sessions while the primary is killed and the standby is promoted; all is there once."""
+    async with await open_postgres(address, FOLDER, home) as store:
+        case = Scenario(PostgresRig(address, FOLDER, home, store))
+        acknowledged, ended = list[Event](), anyio.Event()
+
+        async def write(session_id: str) -> None:
+            await case.open(session_id)
+            lease = await case.take(session_id)
+            while not ended.is_set():
+                acknowledged.extend(await case.append(lease, case.result()))
+
+        async def more() -> None:
+            count = len(acknowledged) + 100
+            await anyio.to_thread.run_sync(until, lambda: len(acknowledged) >= count)
+
+        async with anyio.create_task_group() as group:
+            for number in range(4):
+                group.start_soon(write, f"ses_{number}")
+            await more()
+            await anyio.to_thread.run_sync(primary.close)
+            await anyio.to_thread.run_sync(promote, standby)
+            await more()
+            ended.set()
+        events = [event for number in range(4) for event in (await store.read(f"ses_{number}"))[2:]]
+        assert sorted(events, key=attrgetter("id")) == sorted(acknowledged, key=attrgetter("id"))
+        await case.whole()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.support.waiting import until
@@ -81,6 +82,29 @@ def redis_server(folder: Path, port: int, password: str) -> Iterator[None]:
         yield
 
 
+def _postgres_program(name: str) -> Path:
+    """Return a program of PostgreSQL, from the folder that has `initdb` itself: a link to it may have no siblings."""
+    return _program("initdb", "postgresql/usr/lib/postgresql/*/bin/initdb").resolve().with_name(name)
+
+
+def _run(command: list[str], folder: Path) -> None:
+    """Run a program to its end, as the user who owns the folder."""
+    env, user = _environment(Path(command[0])), _as_user(folder)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, **user, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@contextlib.contextmanager
+def _serving(program: Path, folder: Path, port: int, *, durable: bool, connections: int) -> Iterator[str]:
+    """A server on the data in a folder that takes connections; its address."""
+    settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", f"max_connections={connections}"]
+    settings += [] if durable else ["fsync=off"]
+    command = [str(program), "-D", "data", "-p", str(port), *(word for each in settings for word in ("-c", each))]
+    with _running(command, folder, _environment(program), port):
+        until(lambda: b"ready to accept" in (folder / "log").read_bytes())
+        yield f"postgresql://duty@127.0.0.1:{port}/postgres"
+
+
 @contextlib.contextmanager
 def postgres_server(
     folder: Path, port: int, password: str, *, durable: bool = False, connections: int = 100
@@ -89,19 +113,43 @@ def postgres_server(
 
     Unless it is durable, it leaves syncing to the system: its data survives its own end, not that of the machine.
     """
-    initdb = _program("initdb", "postgresql/usr/lib/postgresql/*/bin/initdb")
+    initdb = _postgres_program("initdb")
     folder.mkdir(exist_ok=True)
-    env = _environment(initdb)
     if not (folder / "data").exists():
         (folder / "password").write_text(password)
-        user = _as_user(folder)
         words = ["-D", "data", "-U", "duty", "--auth=scram-sha-256", "--pwfile=password", "-E", "UTF8", "--no-sync"]
-        done = subprocess.run([str(initdb), *words], cwd=folder, env=env, capture_output=True, **user, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-    settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
-    settings += ["-c", f"max_connections={connections}"]
-    settings += [] if durable else ["-c", "fsync=off"]
-    command = [str(initdb.with_name("postgres")), "-D", "data", "-p", str(port), *settings]
-    with _running(command, folder, env, port):
-        until(lambda: b"ready to accept connections" in (folder / "log").read_bytes())
-        yield f"postgresql://duty@127.0.0.1:{port}/postgres"
+        _run([str(initdb), *words], folder)
+    with _serving(initdb.with_name("postgres"), folder, port, durable=durable, connections=connections) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def standby_of(
+    primary: str, folder: Path, port: int, password: str, *, durable: bool = False, connections: int = 100
+) -> Iterator[str]:
+    """A standby of the PostgreSQL at that address, which streams from it; its own address without the password.
+
+    It follows asynchronously until `demand_standby`. It needs as many connections as the primary has.
+    """
+    program = _postgres_program("pg_basebackup")
+    folder.mkdir(exist_ok=True)
+    source = primary.replace("@", f":{password}@")
+    _run([str(program), "-d", source, "-D", "data", "-R", "-X", "stream", "-c", "fast", "--no-sync"], folder)
+    with _serving(program.with_name("postgres"), folder, port, durable=durable, connections=connections) as address:
+        yield address
+
+
+def demand_standby(primary: str) -> None:
+    """Let a server acknowledge no commit before a standby has it on its disk; its address has the password.
+
+    Call it after the start of the standby, or the standby has the setting too and waits for another one once promoted.
+    """
+    with psycopg.connect(primary, autocommit=True) as connection:
+        connection.execute("alter system set synchronous_standby_names = '*'")
+        connection.execute("select pg_reload_conf()")
+
+
+def promote(standby: str) -> None:
+    """Make a standby a primary, and wait until it is one; its address has the password."""
+    with psycopg.connect(standby, autocommit=True) as connection:
+        assert connection.execute("select pg_promote()").fetchone() == (True,)

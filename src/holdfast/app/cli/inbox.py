@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import unicodedata
+from functools import partial
 
 from holdfast.app.call import Call, positive, span
 from holdfast.app.compose import Runtime, open_runtime
@@ -15,6 +16,7 @@ from holdfast.app.screen.live import can_draw
 from holdfast.app.screen.picker import pick
 from holdfast.app.settings.config import terminal_wishes
 from holdfast.app.wrap import terminal_width
+from holdfast.brain.shift import together
 from holdfast.clock import SystemClock
 from holdfast.service.inbox import SHOWN, inbox, shown
 from holdfast.service.posting import person
@@ -80,9 +82,8 @@ async def _list(call: Call, runtime: Runtime) -> int:
         call.say(line)
     asked = [entry.item for entry in entries if entry.item is not None]
     whole = [each for each in asked if is_listed_whole(each)]
-    for each in whole:
-        if each.is_new_to(runtime.intake.person):
-            await runtime.intake.seen(each.item)
+    new = [each.item for each in whole if each.is_new_to(runtime.intake.person)]
+    await together(partial(runtime.intake.seen, item) for item in new)
     if len(asked) == SHOWN:
         call.note(f"these are the {SHOWN} oldest; `{call.typed('inbox', '--json')}` lists all")
     if asked:

@@ -33,7 +33,7 @@ def examine(address: str, clock: Clock, folder: str = FOLDER) -> tuple[str, list
     except psycopg.Error as error:
         raise translated(error, place_of(address)) from error
     assert found is not None
-    version, is_durable, standbys, synchronous, demands, there_us, left = found
+    version, is_durable, standbys, synchronous, there_us, left = found
     problems = []
     if not is_durable:
         problems.append(
@@ -42,11 +42,11 @@ def examine(address: str, clock: Clock, folder: str = FOLDER) -> tuple[str, list
                 "set fsync and full_page_writes to on in its configuration",
             )
         )
-    if standbys and not (synchronous or demands):
+    if standbys and not synchronous:
         problems.append(
             Problem(
                 f"{standbys} of its standbys follow asynchronously: a failover to one loses acknowledged events",
-                "name them in synchronous_standby_names",
+                "name them in synchronous_standby_names, and set synchronous_commit to on for this user",
             )
         )
     off_s = (here_us - there_us) / 1e6

@@ -9,9 +9,10 @@ select current_setting('server_encoding') as encoding, current_setting('synchron
 -- name: health
 -- What decides whether acknowledged commits survive, the time, and the connections that are left.
 select current_setting('server_version'), current_setting('fsync') = 'on' and current_setting('full_page_writes') = 'on',
-    (select count(*) from pg_stat_replication),
-    (select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum')),
-    current_setting('synchronous_standby_names') <> '',
+    (select count(*) from pg_stat_replication), current_setting('synchronous_commit') <> 'local' and (
+        current_setting('synchronous_standby_names') <> ''
+        or exists (select 1 from pg_stat_replication where sync_state in ('sync', 'quorum'))
+    ),
     (extract(epoch from clock_timestamp()) * 1000000)::bigint,
     current_setting('max_connections')::bigint
         - (select count(*) from pg_stat_activity where backend_type = 'client backend');
