@@ -98,6 +98,7 @@ def _run(command: list[str], folder: Path) -> None:
 def _serving(program: Path, folder: Path, port: int, *, durable: bool, connections: int) -> Iterator[str]:
     """A server on the data in a folder that takes connections; its address."""
     settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", f"max_connections={connections}"]
+    settings += ["dynamic_shared_memory_type=mmap"]  # a killed server would leave its segments in /dev/shm
     settings += [] if durable else ["fsync=off"]
     command = [str(program), "-D", "data", "-p", str(port), *(word for each in settings for word in ("-c", each))]
     with _running(command, folder, _environment(program), port):
