@@ -116,9 +116,12 @@ async def fill(store: SqliteStore, home: Home, count: int, prefix: str, agent: A
 
 
 def busy(folder: Path) -> Agent:
-    """An agent that runs commands for a long time, one each five seconds, as one whose model takes so long does."""
+    """An agent that runs commands for a long time, one each five seconds, as one whose model takes so long does.
+
+    The times differ, so that sessions which began together do not stay in step.
+    """
     file = folder / "busy.json"
-    turn = {"tool_calls": [{"name": "bash", "input": {"command": "sleep 5"}}]}
+    turn = {"tool_calls": [{"name": "bash", "input": {"command": "sleep $((RANDOM % 9 + 1))"}}]}
     file.write_text(json.dumps({"turns": [turn] * 2_000}))
     return Agent(model=f"scripted:{file}", tools=("bash",))
 

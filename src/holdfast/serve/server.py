@@ -40,7 +40,8 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
     except ValueError as error:
         raise UsageError(f"--host {host!r} is not an IP address, such as 127.0.0.1; nothing was started") from error
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small writes at once (TCP_NODELAY) only where the protocol is named.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
