@@ -116,10 +116,7 @@ async def fill(store: SqliteStore, home: Home, count: int, prefix: str, agent: A
 
 
 def busy(folder: Path) -> Agent:
-    """An agent that runs commands for a long time, one each five seconds, as one whose model takes so long does.
-
-    The times differ, so that sessions which began together do not stay in step.
-    """
+    """An agent that runs commands for a long time, each for 1 to 9 s, so that sessions do not stay in step."""
     file = folder / "busy.json"
     turn = {"tool_calls": [{"name": "bash", "input": {"command": "sleep $((RANDOM % 9 + 1))"}}]}
     file.write_text(json.dumps({"turns": [turn] * 2_000}))

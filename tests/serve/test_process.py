@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import json
 import os
@@ -14,7 +13,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from holdfast.serve.server import listen
 from tests.app.families import until
 from tests.app.terminal import Type, ended, rows, script, spawn, turn, typed
 from tests.serve.served import API, Served, ends, failure, quick, serving
@@ -170,24 +168,6 @@ def test_another_address_is_served_with_a_key(type: Type, tmp_path: Path, holdfa
             failure(client.get(link), 421, "wrong_host")
             logged_in = client.get(link, headers={"host": "holdfast.example.com"})
             assert "; Secure" in logged_in.headers["set-cookie"]
-
-
-async def test_the_rest_of_a_response_waits_for_no_acknowledgement() -> None:
-    """Without TCP_NODELAY the kernel holds it back for 40 ms: each page took that much longer."""
-    found = []
-
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        accepted = writer.get_extra_info("socket")
-        found.append(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        writer.close()
-
-    listening = listen("127.0.0.1", 0)
-    async with await asyncio.start_server(answer, sock=listening):
-        reader, writer = await asyncio.open_connection(*listening.getsockname())
-        await reader.read()
-        writer.close()
-    assert found
-    assert all(found)
 
 
 def test_without_the_extra_the_verb_says_so(tmp_path: Path) -> None:

@@ -129,14 +129,26 @@ class _Connection(H11Protocol):
             self._due = self.loop.call_later(HEADERS_S, self._late)
 
     def data_received(self, data: bytes) -> None:
-        if self._due is None:
-            self._due = self.loop.call_later(HEADERS_S, self._late)
         super().data_received(data)
+        self._time()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._time()
+
+    def _time(self) -> None:
+        """Time the headers while a part of them is here, or the rest of a body whose response was sent."""
+        state = self.conn.our_state
+        waits = state is h11.DONE or (state is h11.IDLE and bool(self.conn.trailing_data[0]))
+        if waits and self._due is None:
+            self._due = self.loop.call_later(HEADERS_S, self._late)
+        elif not waits and self._due is not None:
+            self._due.cancel()
+            self._due = None
 
     def _late(self) -> None:
         self._due = None
-        if self.conn.our_state in (h11.IDLE, h11.DONE) and not self.transport.is_closing():
-            self.transport.close()
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
