@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -16,6 +15,7 @@ from holdfast.hands.box.supervisor.journal import replay
 from tests.app.families import until
 from tests.app.terminal import Type, bash, ended, script, spawn, turn
 from tests.support.as_user import UID
+from tests.support.waiting import remove
 
 SSH = """\
 #!/bin/sh
@@ -92,7 +92,7 @@ def test_what_was_lost_there_is_told(type: Type, there: Path, tmp_path: Path) ->
     running = spawn("run", "x", "--model", model, "--session-id", "k", "--workspace", work)
     until(lambda: any((there / "served" / "work").glob("*/late")), running)
     (journal,) = (there / "served" / "hands").glob("*/journal")
-    shutil.rmtree(there / "served" / "work")
+    remove(there / "served" / "work")
     os.kill(int(replay(str(journal)).opened["pid"]), signal.SIGKILL)
     assert ended(running).code == 0
     (restored,) = _events(type, "k", "hands.restored")
@@ -159,7 +159,7 @@ def test_a_workspace_of_ours_that_is_gone_is_put_back_and_told(type: Type, holdf
     )
     type("run", "x", "--model", model, "--session-id", "k").went()
     (folder,) = (holdfast_home / "workspaces").iterdir()
-    shutil.rmtree(folder)
+    remove(folder)
     type("send", "k", "go on").went()
     type("wake", "k").went()
     (restored,) = _events(type, "k", "hands.restored")

@@ -19,6 +19,7 @@ from tests.faults.cli import finished, holdfast
 from tests.faults.seams import Seam
 from tests.faults.story import EFFECTS, Session, effect, open_session, slow, story, turn
 from tests.faults.victims import signal_process, supervisors, until_gone
+from tests.support.waiting import remove
 
 WAITS = story(
     turn("", effect("one")), turn("", slow("two", 30)), turn("", effect("three")), keys=("one", "two", "three")
@@ -121,7 +122,7 @@ def test_the_workspace_is_deleted_while_nobody_works(tmp_path: Path, brains: Nur
     session = open_session(tmp_path / "home", WAITS)
     first = brains.wake(session.home, session.session_id, Seam("append", 1, "before", "kill", "agent.tool_use"))
     assert first.wait() == -9
-    shutil.rmtree(session.workspace)
+    remove(session.workspace)
     status, _, said = finished(holdfast(session.home, "wake", session.session_id))
     assert status == 2
     assert str(session.workspace) in said

@@ -22,7 +22,7 @@ from holdfast.hands.far import tar_program
 from holdfast.hands.far.provider import ssh_command
 from holdfast.testing.hands import CHECKS, bash, run
 from tests.hands.far_rig import FarRig, far, serve_command
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, remove
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -141,7 +141,7 @@ async def test_lost_hands_leave_their_work_to_the_next(tmp_path: Path) -> None:
         second = await rig.provider.provision(rig.spec(continues=first.identity.hands_id), 1)
         assert (await run(second, "2.0", bash("cat done"))).output == "work\n"
         await rig.kill(second)
-        shutil.rmtree(rig.there / "served" / "work")
+        remove(rig.there / "served" / "work")
         with pytest.raises(WorkspaceGone):
             await rig.provider.provision(rig.spec(continues=second.identity.hands_id), 1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.repo.rigs import picture
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, remove, until
 
 MACHINE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 """What ends with its first process, however they were started. Only root may make one."""
@@ -63,7 +62,7 @@ class Host:
         (workspace,) = (self.home / "workspaces").iterdir()
         held = picture(workspace)
         held.pop(b".git", None)  # a mount point of the sandbox that ended
-        shutil.rmtree(self.home)
+        remove(self.home)
         return workspace, held
 
     @contextmanager
