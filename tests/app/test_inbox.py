@@ -60,15 +60,6 @@ def placed(*rows: SessionRow, items: tuple[Shown, ...] = (), holders: tuple[str,
     return found
 
 
-def test_an_item_is_new_to_those_who_may_answer_until_one_has_seen_it() -> None:
-    new = shown("a")
-    assert new.is_new_to("ann")
-    theirs = msgspec.structs.replace(new, names=("ben",))
-    assert (theirs.is_new_to("ann"), theirs.is_new_to("ben")) == (False, True)
-    seen = msgspec.structs.replace(theirs, item=msgspec.structs.replace(new.item, seen_us=NOW_US))
-    assert not seen.is_new_to("ben")
-
-
 def test_every_session_stands_where_a_person_looks_for_it() -> None:
     long_ago = NOW_US - FINISHED_US - 1_000_000
     assert placed(

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.errors import ItemClosed, UsageError
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded, NoticeSent
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen, ApprovalSuperseded, NoticeSent
 from holdfast.facts.session import People
 from holdfast.facts.tool import ToolDispatched
 from holdfast.notify.base import Outlet
@@ -156,11 +156,19 @@ async def test_a_default_applies_once_somebody_has_seen_the_item_and_had_time() 
         await stage.intake.approve(await stage.store.item(expired.item_id))
 
 
-async def test_whoever_looks_twice_has_seen_once() -> None:
+async def test_an_item_is_seen_once_whoever_looks_again() -> None:
     stage = PeopleStage([turn("", BASH), turn("Done.")])
     await stage.run()
-    receipts = [await stage.intake.seen(await stage.item()) for _ in range(2)]
-    assert [receipt.duplicate for receipt in receipts if receipt is not None] == [False, True]
+    unseen = await stage.item()
+    first = await stage.intake.seen(unseen)
+    assert first is not None
+    assert not first.duplicate
+    again = await stage.intake.seen(unseen)  # the row was read before
+    assert again is not None
+    assert again.duplicate
+    for intake in (stage.intake, stage.intake.acting_as(Caller("user:ben"))):
+        assert await intake.seen(await stage.item()) is None
+    assert [fact.by for fact in await stage.facts(ApprovalSeen)] == [stage.intake.person]
 
 
 async def test_grants_are_bounded_and_literal() -> None:

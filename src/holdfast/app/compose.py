@@ -175,13 +175,13 @@ class Runtime:
     ) -> Doors:
         """Everything that a brain of a session on that workspace needs."""
         prompts = load_prompts(self.settings.prompts, workspace.path, self.settings.prompt_files)
-        others: Any = self.store if self.store.place_id else None
+        outages: Any = self.store if self.store.place_id else None
         return Doors(
             log=self.store,
             leases=self.store,
             snapshots=self.store,
             hands=self.provider(workspace),
-            model=partial(shared_model, settings=self.settings, folder=self.home.path / "providers", others=others),
+            model=partial(shared_model, settings=self.settings, folder=self.home.path / "providers", outages=outages),
             clock=SystemClock(),
             entropy=system_entropy,
             worker=self.worker,

@@ -23,7 +23,7 @@ from holdfast.model.base import Model
 from holdfast.model.names import Endpoint, ModelName, check_base_url, parse_name
 from holdfast.model.prices import OwnPrice, PriceList
 from holdfast.model.scripted import ScriptedModel
-from holdfast.model.shared import OtherHomes, SharedModel
+from holdfast.model.shared import Outages, SharedModel
 from holdfast.session.money import Price
 
 
@@ -239,9 +239,9 @@ def check_model_name(name: str) -> None:
     parse_name(name)
 
 
-def shared_model(name: str, settings: Settings, folder: Path, others: OtherHomes | None = None) -> Model:
-    """Load a model for a session. The sessions of a home share it, and so do `others` on one log; `folder` has a file
-    for each model that is out.
+def shared_model(name: str, settings: Settings, folder: Path, outages: Outages | None = None) -> Model:
+    """Load a model for a session. The sessions of a home share it; `folder` has a file for each model that is out.
+    `outages` are those that homes on one log share.
 
     The file is that of the model at its server: a limit of one model says nothing about the others of its provider.
     """
@@ -250,7 +250,7 @@ def shared_model(name: str, settings: Settings, folder: Path, others: OtherHomes
         return model
     named = parse_name(name)
     file = folder / hashlib.sha256(f"{named} {endpoint_of(named).base_url}".encode()).hexdigest()[:16]
-    return SharedModel(model, file, SystemClock(), system_entropy, others)
+    return SharedModel(model, file, SystemClock(), system_entropy, outages)
 
 
 def _own_price(prices: Mapping[str, Price], name: ModelName) -> OwnPrice | None:

@@ -2,8 +2,8 @@
 
 A file of the model exists while it is out, and says when the next request is due. A session that is due then locks
 the file and asks; the others wait for its result. The first part of a response ends the outage for all. The lock ends
-with its process, so a killed one holds nobody up. Homes on one log tell each other when it is due; in each of them one
-session asks then.
+with its process, so a killed one holds nobody up. Homes on one log keep the outage in the log's database and only the
+lock in the file, so one session of each home asks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Protocol, cast
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.clock import Clock
 from holdfast.errors import ModelError, ModelErrorKind
@@ -42,44 +41,65 @@ _LOOK_S = 0.05
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """An outage of a model: its latest failure, the number of failures, and when the next request is due."""
+    """An outage of a model: its latest failure, and the number of failures."""
 
     kind: ModelErrorKind
     message: str
     failures: int
-    next_us: int
 
 
-class OtherHomes(Protocol):
-    """The homes on one log: they tell each other of models that are out, by the names of their files."""
+class Outages(Protocol):
+    """The outages that sessions share, as texts by the name of the model's file."""
 
     async def outage(self, model: str) -> tuple[str, int] | None:
-        """Return what was told of a model, and the microseconds until its next request is due; None without an
-        outage.
-        """
+        """Return the text of an outage, and the microseconds until the next request is due; None without an outage."""
         ...
 
     async def tell_outage(self, model: str, says: str, wait_us: int) -> None:
-        """Tell the other homes of an outage, or with an empty text that it is over."""
+        """Tell the others of an outage, or with an empty text that it is over."""
         ...
+
+
+class HomeOutages:
+    """The outages of one home, each in the file of its model. A file that a killed process left unfinished is due."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    async def outage(self, model: str) -> tuple[str, int] | None:
+        """See `Outages.outage`."""
+        try:
+            due_us, _, says = (self._folder / model).read_text("utf-8", "replace").partition(" ")
+        except OSError:
+            return None
+        return (says, int(due_us) - self._clock.now_us()) if due_us.isdecimal() else ("", 0)
+
+    async def tell_outage(self, model: str, says: str, wait_us: int) -> None:
+        """See `Outages.tell_outage`."""
+        with contextlib.suppress(OSError):
+            if says:
+                (self._folder / model).write_text(f"{self._clock.now_us() + wait_us} {says}", "utf-8")
+            else:
+                (self._folder / model).unlink()
 
 
 class SharedModel:
     """A model that is asked by turns with the other sessions of the home while it is out.
 
-    `file` is that of the model; with `others` it is a lock alone, and what they tell counts. A session that is not due
-    gets the latest failure, with the time until the next request as its `retry_after_s`.
+    `file` is that of the model, which the session that asks locks. A session that is not due gets the latest failure,
+    with the time until the next request as its `retry_after_s`.
     """
 
     def __init__(
-        self, model: Model, file: Path, clock: Clock, entropy: Entropy, others: OtherHomes | None = None
+        self, model: Model, file: Path, clock: Clock, entropy: Entropy, outages: Outages | None = None
     ) -> None:
         self.name = model.name
         self._model = model
         self._file = file
         self._clock = clock
         self._entropy = entropy
-        self._others = others
+        self._outages = outages or HomeOutages(file.parent, clock)
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
         """See `Model.worst_case_pico`."""
@@ -115,16 +135,13 @@ class SharedModel:
 
         Raises `ModelError` if the next request is not due.
         """
-        while True:
-            if self._others is not None and await self._others.outage(self._file.name) is None:
-                return None
-            fd = self._open(os.O_CREAT if self._others is not None else 0)
+        while await self._outages.outage(self._file.name) is not None:
+            fd = self._open()
             if fd is None:
                 return None
             try:
                 if try_lock(fd) and is_at(fd, self._file):
-                    outage = await self._known(fd)
-                    wait_us = outage.next_us - self._clock.now_us() if outage is not None else 0
+                    outage, wait_us = await self._known()
                     if outage is not None and 0 < wait_us <= FARTHEST_US:
                         message = f"{outage.message} (asked by another session)"
                         raise ModelError(outage.kind, message, retry_after_s=wait_us / 1e6)
@@ -134,53 +151,46 @@ class SharedModel:
                 if fd is not None:
                     os.close(fd)
             await self._clock.sleep(_LOOK_S)
-
-    def _open(self, flags: int) -> int | None:
-        """Open the file of the model. None if it is not there, or cannot be used."""
-        with contextlib.suppress(OSError):
-            if flags:
-                self._file.parent.mkdir(mode=0o700, exist_ok=True)
-            return os.open(self._file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
         return None
 
-    async def _known(self, fd: int) -> Outage | None:
-        """Return the outage of a locked file. None in a new one, or one that a killed process left unfinished."""
+    def _open(self) -> int | None:
+        """Open the file of the model, or create it. None if it cannot be used."""
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            return os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return None
+
+    async def _known(self) -> tuple[Outage | None, int]:
+        """Return the outage, None if there is none or its text is unfinished, and the microseconds until it is due."""
+        says, wait_us = await self._outages.outage(self._file.name) or ("", 0)
         try:
-            if self._others is None:
-                return msgspec.json.decode(os.pread(fd, 1 << 16, 0), type=Outage)
-            told = await self._others.outage(self._file.name)
-            outage = msgspec.json.decode(told[0], type=Outage) if told is not None else None
-            return replace(outage, next_us=self._clock.now_us() + told[1]) if outage and told else None
-        except (OSError, msgspec.DecodeError):
-            return None
+            return msgspec.json.decode(says, type=Outage), wait_us
+        except msgspec.DecodeError:
+            return None, 0
 
     async def _failed(self, error: ModelError, probe: int | None) -> None:
         """Record a failure, unless the outage is known and not due again: that request began before it."""
-        fd = probe if probe is not None else self._open(os.O_CREAT)
+        fd = probe if probe is not None else self._open()
         if fd is None:
             return
         try:
-            with contextlib.suppress(OSError):
-                if probe is None and not try_lock(fd):
-                    return
-                before = await self._known(fd)
-                if probe is None and before is not None:
-                    return
-                failures = before.failures + 1 if before is not None else 1
-                wait_us = int(self._delay_s(error, failures) * 1e6)
-                body = msgspec.json.encode(Outage(error.kind, str(error), failures, self._clock.now_us() + wait_us))
-                if self._others is not None:
-                    await self._others.tell_outage(self._file.name, body.decode(), wait_us)
-                else:
-                    os.ftruncate(fd, 0)
-                    os.pwrite(fd, body, 0)
+            if probe is None and not try_lock(fd):
+                return
+            before, _ = await self._known()
+            if probe is None and before is not None:
+                return
+            failures = before.failures + 1 if before is not None else 1
+            wait_us = int(self._delay_s(error, failures) * 1e6)
+            says = msgspec.json.encode(Outage(error.kind, str(error), failures)).decode()
+            await self._outages.tell_outage(self._file.name, says, wait_us)
+        except OSError:
+            return
         finally:
             if probe is None:
                 os.close(fd)
 
     async def _end(self) -> None:
-        if self._others is not None:
-            await self._others.tell_outage(self._file.name, "", 0)
+        await self._outages.tell_outage(self._file.name, "", 0)
         self._file.unlink(missing_ok=True)
 
     def _delay_s(self, error: ModelError, failures: int) -> float:

@@ -101,13 +101,15 @@ class Answers(Poster):
     """The use cases about inbox items."""
 
     async def seen(self, item: ItemRow) -> PostReceipt | None:
-        """Record that the caller was shown an open item: its default may apply from now on.
+        """Record that an approver was shown an open item: its default may apply from now on.
 
-        Posts nothing for a caller who may not answer the item.
+        Posts nothing for an item that was seen before, and for a caller who may not answer it.
         """
+        if item.status != "open" or item.seen_us is not None:
+            return None
         request = await asked(self.log, item)
         names = await who(self.log, await self.index.find(item.session_id), request, self.clock.now_us())
-        if item.status != "open" or (names and self.person not in names):
+        if names and self.person not in names:
             return None
         expires_us = seen_until_us(request.expires_us, self.clock.now_us())
         up = uptime(self.clock, self.boot_id)

@@ -55,10 +55,6 @@ class Shown(msgspec.Struct, frozen=True):
     closing: Event | None = None
     costs: Costs = Costs()
 
-    def is_new_to(self, person: str) -> bool:
-        """Return True for an item that no approver has seen and that this user may answer."""
-        return self.item.seen_us is None and (not self.names or person in self.names)
-
 
 class Entry(msgspec.Struct, frozen=True):
     """One line of the inbox. `since_us` is the time of its latest change, `name` the display name of the session."""

@@ -43,7 +43,7 @@ async def inbox_run(call: Call) -> int:
 
 async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
     row = await runtime.store.find(item.session_id)
-    if not call.json and item.seen_us is None:
+    if not call.json:
         await runtime.intake.seen(item)
         item = await runtime.store.item(item.item_id)
     now_us = SystemClock().now_us()
@@ -82,8 +82,7 @@ async def _list(call: Call, runtime: Runtime) -> int:
         call.say(line)
     asked = [entry.item for entry in entries if entry.item is not None]
     whole = [each for each in asked if is_listed_whole(each)]
-    new = [each.item for each in whole if each.is_new_to(runtime.intake.person)]
-    await together(partial(runtime.intake.seen, item) for item in new)
+    await together(partial(runtime.intake.seen, each.item) for each in whole)
     if len(asked) == SHOWN:
         call.note(f"these are the {SHOWN} oldest; `{call.typed('inbox', '--json')}` lists all")
     if asked:

@@ -289,6 +289,7 @@ class _Picker:
         self._runtime = runtime
         self._painter = painter
         self._pages = pages
+        self._seen: set[str] = set()
 
     async def keys(self) -> None:
         """Handle keys until the end of the input, or until `q`."""
@@ -322,7 +323,8 @@ class _Picker:
         self._pages.load(entries, now_us)
         self.draw()
         for entry in entries:
-            if entry.item is not None and entry.item.is_new_to(self._runtime.intake.person):
+            if entry.item is not None and entry.item.item.item_id not in self._seen:
+                self._seen.add(entry.item.item.item_id)
                 await self._runtime.intake.seen(entry.item.item)
 
     def draw(self) -> None:

@@ -166,12 +166,12 @@ class PostgresStore(SqlStore[PostgresReader]):
         return await self._read(lambda reader: self._at.differences(reader.database))
 
     async def outage(self, model: str) -> tuple[str, int] | None:
-        """Return what a home told of a model that is out, and the microseconds until it may be asked again (S13)."""
+        """See `Outages.outage` of `holdfast.model.shared` (S13)."""
         values = {"name": f"outage of {model}"}
         return await self._read(lambda reader: reader.database.run("outage", values).fetchone())
 
     async def tell_outage(self, model: str, says: str, wait_us: int) -> None:
-        """Tell the other homes of an outage of a model, or with an empty text that it is over."""
+        """See `Outages.tell_outage`."""
         values: dict[str, object] = {"name": f"outage of {model}"}
         values |= {"says": says, "wait_us": wait_us} if says else {}
         await self._run("tell_outage" if says else "forget_outage", values)

@@ -41,7 +41,7 @@ async def listed(asked: Asked[InboxQuery, Nothing]) -> ItemPage:
 
 
 async def got(asked: Asked[Nothing, Nothing]) -> ItemInfo:
-    """Get an inbox item, open or closed. An open one counts as seen by you from now on."""
+    """Get an inbox item, open or closed. An open one counts as seen from now on."""
     item, _ = await asked.site.find_item(asked.visitor, asked.path["item"])
     if asked.visitor.may("operator"):
         await asked.intake.seen(item)
