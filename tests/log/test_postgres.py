@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ from holdfast.errors import EmergencyStop, Fenced, HeadMoved, HoldfastError, Log
 from holdfast.facts.codec import genesis
 from holdfast.log.base import Post
 from holdfast.log.chain import StoredEvent
-from holdfast.log.postgres.connect import Connection, PostgresDatabase, connect
+from holdfast.log.postgres.connect import SQL, Connection, PostgresDatabase, connect
 from holdfast.log.postgres.migrate import TABLES, migrate
 from holdfast.log.postgres.read import TableProbe
 from holdfast.log.postgres.store import PostgresStore
@@ -110,6 +111,39 @@ async def test_the_tail_waits_for_an_earlier_transaction(holdfast_home: Path, po
             early.execute("commit")
             assert [seq_of(each) for each in await tail(rig)][2:] == [("ses_0", 1), ("ses_a", later.seq)]
             assert [probe.moved(), probe.moved()] == [True, False]
+
+
+LOOKS = {
+    "due": {"now_us": 1, "future_us": 2**60, "boot_id": "boot", "up_us": 1},
+    "due_later": {"now_us": 1, "boot_id": "boot", "up_us": 1},
+    "held": {},
+    "fleet": {},
+    "served": {"session_id": "ses_a", "vocabulary": 1},
+}
+"""What an idle worker asks for again and again, with parameters."""
+
+COPIES = """
+create temporary table copied as select * from sessions where session_id = 'ses_a';
+insert into sessions select (jsonb_populate_record(
+    copied, jsonb_build_object('session_id', 'ses_' || n, 'due_us', (1::bigint << 50) + n)
+)).* from copied, generate_series(1, 5000) n;
+analyze sessions;
+"""
+"""Puts 5,000 sessions that wait for a time beside one that waits for nobody."""
+
+
+async def test_an_idle_worker_reads_no_row_of_sessions_that_wait(holdfast_home: Path, postgres: str) -> None:
+    """What it asks for costs the same beside 5,000 of them: an index serves each part."""
+    async with postgres_rig(holdfast_home, postgres) as rig, another_store(rig):
+        case = Scenario(rig)
+        await case.append(await case.started(), case.parked())
+        with rig.sql() as sql:
+            sql.execute(COPIES)
+            for name, values in LOOKS.items():
+                plan = sql.execute(f"explain (analyze, timing off) {SQL[name]}", values, binary=False).fetchall()
+                text = "\n".join(row[0] for row in plan)
+                read = [int(rows) for rows in re.findall(r"(?:actual rows=|Removed by Filter: )(\d+)", text)]
+                assert max(read) < 50, text
 
 
 async def tail(rig: PostgresRig) -> list[tuple[int, str, StoredEvent]]:

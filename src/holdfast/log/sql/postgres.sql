@@ -121,7 +121,7 @@ select worker_id, host from living where place = :place and seat <> :seat limit 
 -- name: fleet
 -- All workers that live, with the number of sessions that each holds.
 select worker_id, place, host, program, vocabulary, capacity,
-    (select count(*) from sessions where holder = worker_id),
+    (select count(*) from sessions where holder <> '' and holder = worker_id),
     (extract(epoch from clock_timestamp() - beat_at) * 1000000)::bigint
 from living order by place, worker_id;
 
