@@ -38,14 +38,16 @@ import anyio
 import httpx
 
 from holdfast.app.home import Home, open_home
-from holdfast.clock import SystemClock
+from holdfast.clock import SystemClock, boot_id
 from holdfast.facts.base import Text
 from holdfast.facts.codec import Draft
 from holdfast.facts.people import UserMessage, UserPause
 from holdfast.facts.session import Agent, Rule, SessionCreated, Workspace
+from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import system_entropy
 from holdfast.log.base import Post
 from holdfast.log.sqlite.store import SqliteStore
+from holdfast.log.worker_locks import Worker
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
 from holdfast.session.rows import SessionRow
@@ -56,7 +58,7 @@ LATE_MS, GROWTH, DURABLE_MS, DISPATCH_MS = 250.0, 0.05, 150.0, 1_000.0
 BESIDE = 20
 """Sessions that run while something is measured."""
 
-FEEDS, RATE = 20, 10
+FEED_NAMES, RATE = [f"ses_feed{number:05d}" for number in range(20)], 10
 """Sessions that receive events, and events a second of each."""
 
 FRAME_S = 0.2
@@ -140,19 +142,17 @@ async def until(store: SqliteStore, holds: Callable[[SessionRow], bool], count: 
 
 
 async def feed(path: str, seconds: float) -> None:
-    """Append RATE events a second to each of the feeds."""
+    """Hold the feeds, as a worker beside the server would, and append RATE events a second to each of them."""
     home = open_home(Path(path))
+    worker = Worker.start(home.workers, "wrk_feed")
+    started = ShiftStarted(worker_id=worker.worker_id, host_id="h", boot_id=boot_id(), pid=os.getpid(), program="bench")
     async with await SqliteStore.open(home.database, workers=home.workers, clock=SystemClock()) as store:
+        leases = [await store.acquire(name, Draft(f"evt_s{name}", "brain", started)) for name in FEED_NAMES]
         began, number = time.monotonic(), 0
         while time.monotonic() - began < seconds:
-            for session in range(FEEDS):
-                await store.post(
-                    Post(
-                        f"ses_feed{session:05d}",
-                        f"n{number}",
-                        Draft(f"evt_{session}_{number}", "user:bench", message(number)),
-                    )
-                )
+            for lease in leases:
+                name = lease.session_id
+                await store.append(name, lease.epoch, [Draft(f"evt_{name}_{number}", "brain", message(number))])
             number += 1
             await anyio.sleep(max(0.0, began + number / RATE - time.monotonic()))
 
@@ -183,7 +183,7 @@ async def follow(
     limits = httpx.Limits(max_connections=None)
 
     async def one(client: httpx.AsyncClient, number: int) -> None:
-        path = f"{url}/holdfast/v1/sessions/ses_feed{number % FEEDS:05d}/events/stream"
+        path = f"{url}/holdfast/v1/sessions/{FEED_NAMES[number % len(FEED_NAMES)]}/events/stream"
         async for _, events in frames(client, path, headers):
             now = time.time()
             late.extend((now - datetime.fromisoformat(each["at"]).timestamp()) * 1000 for each in events)
@@ -342,7 +342,7 @@ async def run(args: argparse.Namespace, home: Home, folder: Path) -> int:
 
     async with await SqliteStore.open(home.database, workers=home.workers, clock=SystemClock()) as store:
         await fill(store, home, BESIDE, "busy", busy(folder))
-        await fill(store, home, FEEDS, "feed", asking, paused=True)
+        await fill(store, home, len(FEED_NAMES), "feed", asking, paused=True)
         await fill(store, home, 1, "cut", asking, paused=True)
         if "answers" in args.cases:
             await fill(store, home, args.answers, "ask", asking)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -18,6 +20,7 @@ from holdfast.hands.fake.calls import Files
 from holdfast.hands.fake.provider import FakeProvider
 from holdfast.model.base import StreamPart, ToolCallStart
 from holdfast.session.context.conversation import ToolResultPart
+from holdfast.session.state import State
 from tests.brain.stage import Stage, turn
 
 BASH = ("bash", {"command": "make"})
@@ -75,6 +78,23 @@ async def test_a_wake_with_nothing_to_do_appends_nothing() -> None:
     outcome = await stage.wake()
     assert outcome.idle
     assert await stage.events() == before
+
+
+async def test_a_wake_leaves_no_state_to_a_collection_of_garbage() -> None:
+    """It is freed when the wake ends: a worker that wakes hundreds a second would keep thousands of them."""
+    stage = Stage([turn("I build.", BASH), turn("Built.")])
+    gc.collect()
+    gc.disable()
+    try:
+        before = states()
+        await stage.run()
+        assert states() == before
+    finally:
+        gc.enable()
+
+
+def states() -> int:
+    return sum(type(each) is State for each in gc.get_objects())
 
 
 async def test_an_unknown_session_is_said_so() -> None:

@@ -98,11 +98,13 @@ async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome
     state, lease = await _acquire(doors, state, bodies, steal=steal)
     if lease is None:
         return Outcome(state, state.ended, idle=True)
+    shift = Shift(doors, state, lease, bodies)
     try:
-        return await _hold(Shift(doors, state, lease, bodies))
+        return await _hold(shift)
     finally:
         with anyio.CancelScope(shield=True):
             await doors.leases.release(lease)
+        vars(shift).clear()  # its acts and frames of cancelled tasks refer to it: the state would wait for a collection
 
 
 async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal: bool) -> tuple[State, Lease | None]:
