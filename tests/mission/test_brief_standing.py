@@ -40,3 +40,13 @@ def test_each_criterion_stands_once_by_how_it_is_known() -> None:
     (speed,) = lines["unmet"]
     assert "0.7, wants at least 0.9; values 0.5 → 0.7" in speed
     assert len([text for texts in lines.values() for text in texts if text == "look"]) == 1
+
+
+def test_a_check_that_was_killed_is_said_to_have_no_exit_status() -> None:
+    task = Task("T", "t", ("shown",))
+    world = World(Contract("g", (Item("a", "a", criteria=(Criterion("shown", "it works", Check("true")),)),)), (task,))
+    world.works(task)
+    world.top.tell(CriterionChecked(verification_id="v", tree=sha("t-T"), criteria=("shown",), outcome="error", runs=1))
+    told = brief(world.top.events, world.state(), world.logs)
+    (unmet,) = [each.text for line in told.lines for each in line.examples if line.kind == "unmet"]
+    assert unmet.endswith(": no exit status")

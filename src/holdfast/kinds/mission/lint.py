@@ -26,7 +26,7 @@ import msgspec
 from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
 from holdfast.globs import matches
 from holdfast.kinds.mission.check.ability.probes import KINDS, Kind
-from holdfast.kinds.mission.check.checking import Obstacle, obstacle, read, telling
+from holdfast.kinds.mission.check.checking import Obstacle, exit_status, obstacle, read, telling
 from holdfast.kinds.mission.check.judging import exposed
 from holdfast.kinds.mission.contract.commands import (
     absent,
@@ -224,7 +224,7 @@ def base_findings(
         return [Finding("already_passes", level, item.id, message, criterion.id)]
     if not passes(check, run) and criterion.guard:
         lines = [line for line in run.output.splitlines() if line.strip()]
-        last = _short(lines[-1]) if lines else f"exit status {run.exit_code}"
+        last = _short(lines[-1]) if lines else exit_status(run.exit_code)
         message = f"`{_short(check.command)}` is a guard and fails now: {last}"
         return [Finding("guard_fails", "error", item.id, message, criterion.id)]
     return []

@@ -11,7 +11,7 @@ from holdfast.facts.mission import ContractAmended, CriterionChecked, MissionOpe
 from holdfast.facts.task import RepoCommitted, RepoMerged, TaskHandedIn, TaskInspected, TaskJudged
 from holdfast.globs import matches
 from holdfast.kinds.mission.brief.document import Example, Line, Tree, lined, listed, of, plain
-from holdfast.kinds.mission.check.checking import Obstacle, obstacle, telling
+from holdfast.kinds.mission.check.checking import Obstacle, exit_status, obstacle, telling
 from holdfast.kinds.mission.conductor.ending import unmet_at_end
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
 
@@ -88,7 +88,7 @@ class Known:
         elif fact.value is not None:
             said = (self.metric(name),)
         else:
-            said = telling(fact.output) or (f"exit status {fact.exit_code}",)
+            said = telling(fact.output) or (exit_status(fact.exit_code),)
         where = "at the base" if base is None or _check(base).tree == self.trees[0] else "on the main branch"
         return Failing((name,), work, base, where, said, found)
 

@@ -255,6 +255,11 @@ def telling(output: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(line.removeprefix("E ").strip() for line in kept))
 
 
+def exit_status(exit_code: int | None) -> str:
+    """Return the exit status in words: a command that was killed has none."""
+    return "no exit status" if exit_code is None else f"exit status {exit_code}"
+
+
 def _host(text: str) -> str:
     for pattern in _NAMED:
         found = [host for host in pattern.findall(text) if not host.startswith("localhost")]
