@@ -76,14 +76,14 @@ class Site:
             return Ran(child.returncode, said.read(), wall_s, used.ru_utime + used.ru_stime)
 
     @contextmanager
-    def workers(self, count: int) -> Iterator[tuple[list[int], list[Path]]]:
+    def workers(self, count: int, *words: str) -> Iterator[tuple[list[int], list[Path]]]:
         """The processes of workers that serve, and the files with their output; they end with the block."""
         files = [self.home.logs / f"worker{number}.log" for number in range(count)]
         with ExitStack() as stack:
             pids = []
             for file in files:
                 output = stack.enter_context(file.open("wb"))
-                command = [sys.executable, "-m", "holdfast", "worker"]
+                command = [sys.executable, "-m", "holdfast", "worker", *words]
                 child: Any = subprocess.Popen(command, stdout=output, stderr=output, **self._start)  # type: ignore[call-overload]
                 stack.callback(child.wait)
                 stack.callback(child.terminate)

@@ -1,7 +1,7 @@
 """A log that many machines share, on a PostgreSQL of its own that syncs to the disk.
 
-python bench/many.py [append] [kill] [zombie] [partition] [restart] [cut] [wake] [burst] [drain] [storm] [fair]
-    [rate] [rings] [lost] [promote] [parked] [soak] [--rounds N] [--parked N] [--minutes N]
+python bench/many.py [append] [kill] [zombie] [partition] [restart] [cut] [missions] [wake] [burst] [drain] [storm]
+    [fair] [rate] [rings] [lost] [promote] [parked] [soak] [--rounds N] [--parked N] [--minutes N]
 
 append: an append begins a transaction, locks the session, checks the epoch, extends the chain, updates its rows, and
 commits. A bare insert writes the same bytes to a table of the same database, in one statement that commits. The two
@@ -15,6 +15,8 @@ partition: nothing passes between it and the database, both ways or one way. Tar
 
 restart: the database is killed, and away for 5 and 60 s, while a rival wants the sessions. Target: each append that was
 acknowledged is there once, none fails, ≤ 10 % of the leases move (5 s), the first append ≤ 5 s after.
+missions: as `restart`, while two workers run 20 missions. Target: all are done with each step once, without an error,
+≤ 10 % of the leases move (5 s), the first append ≤ 5 s after.
 cut: all connections are cut every 0.7 s for a minute. Target: as above, ≤ 15 % of the leases move.
 
 wake: a post makes a session due, and one of four workers at homes of their own begins it, idle and beside 8 writers; in
@@ -78,6 +80,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench._fleet import CASES as FLEET
 from bench._leases import CASES, Case
 from bench._lost import lost
+from bench._missions import missions
 from bench._outages import CASES as OUTAGES
 from bench._scale import Site, parked, soak
 from tests.log.elsewhere import There, opened
@@ -307,6 +310,7 @@ def main() -> int:
         "append": partial(appends, rounds=given.rounds),
         **CASES,
         **OUTAGES,
+        "missions": missions,
         **FLEET,
         "lost": lost,
         "promote": promote,
