@@ -145,6 +145,14 @@ def test_a_bad_body_is_one_sentence(served: Served, admin: str) -> None:
             failure(client.get(f"{API}/{path}", headers={"last-event-id": "x"}), 400, "invalid_request")
 
 
+def test_what_the_server_is_not_set_up_for_is_no_error_of_the_server(served: Served, admin: str) -> None:
+    """A model without a key is refused before a session is opened, with the name of the key."""
+    with served.client(admin) as client:
+        wanted = {"goal": "x", "key": "keyless", "model": "anthropic:claude-sonnet-5"}
+        assert "ANTHROPIC_API_KEY" in failure(client.post(API + "/sessions", json=wanted), 409, "cannot_run")
+        failure(client.get(API + "/sessions/keyless"), 404, "not_found")
+
+
 @pytest.fixture
 def writer(tmp_path: Path) -> str:
     """A model that writes a file, asks before it changes it, and ends."""

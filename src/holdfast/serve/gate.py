@@ -27,7 +27,9 @@ from holdfast.errors import (
     HoldfastError,
     ItemClosed,
     LogDamaged,
+    LogUnavailable,
     Refused,
+    StorageFull,
     UnknownItem,
     UnknownSession,
     UsageError,
@@ -117,11 +119,14 @@ _ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
     (UsageError, 400, "invalid_request"),
     (EmergencyStop, 409, "emergency_stop"),
     (Refused, 409, "conflict"),
-    (CannotRunSafely, 503, "unavailable"),
+    (StorageFull, 503, "unavailable"),
+    (LogUnavailable, 503, "unavailable"),
+    (CannotRunSafely, 409, "cannot_run"),
     (LogDamaged, 500, "log_damaged"),
     (HoldfastError, 500, "error"),
 )
-"""Error → status and type; the first line that matches counts."""
+"""Error → status and type; the first line that matches counts. A missing key or sandbox stays missing until someone
+acts: that is a conflict with the state of the server, and no reason to try again."""
 
 
 def explain(error: Exception) -> tuple[int, str, str]:
