@@ -94,9 +94,10 @@ class WebHome:
         return events[-1].seq
 
     async def turn(
-        self, session_id: str, said: str, *calls: tuple[str, dict[str, Any], str], usd: float = 0.02
-    ) -> None:
-        """One turn: a request, a message, and calls with their results; an empty result leaves a call open."""
+        self, session_id: str, said: str, *calls: tuple[str, dict[str, Any], str | None], usd: float = 0.02
+    ) -> int:
+        """One turn: a request, a message, and calls with their results; an empty one leaves a call open, None does not
+        even dispatch it. Returns the position of the request; its first call is two later."""
         start = await self.tell(
             session_id,
             ModelRequestStart(
@@ -122,7 +123,7 @@ class WebHome:
             duration_ms=2_300.0,
         )
         await self.tell(session_id, AgentMessage(request_seq=start, content=(Text(said),)), *uses, end)
-        for place, (_, _, result) in enumerate(calls):
+        for place, result in ((place, call[2]) for place, call in enumerate(calls) if call[2] is not None):
             call_id = f"c{start}.{place}"
             await self.tell(
                 session_id,
@@ -134,6 +135,7 @@ class WebHome:
                 await self.tell(
                     session_id, ToolResult(call_id=call_id, outcome="ok", content=result, duration_ms=840.0)
                 )
+        return start
 
     async def end(self, session_id: str, status: str = "done", reason: Any = None, detail: str = "") -> None:
         """End the shift, and give the lease back."""
@@ -147,6 +149,8 @@ class WebHome:
         given = {"command": command}
         kind = fields.pop("kind", "tool")
         action = action_text("bash", given) if kind == "tool" else command
+        if kind == "tool":
+            fields["evidence"] = (await self.turn(session_id, "I ask first.", ("bash", given, None)) + 2,)
         request = ApprovalRequested(
             item_id=item_id,
             kind=kind,
@@ -204,7 +208,6 @@ async def _waiting(made: WebHome) -> None:
         ),
         usd=0.14,
     )
-    await made.turn(release, "The notes are ready. I publish them now.")
     await made.ask(
         release,
         "May it publish the release?",
@@ -212,7 +215,6 @@ async def _waiting(made: WebHome) -> None:
         why="The goal asks for a published release, and publishing is visible to all users.",
         touches="github.com with the secret GITHUB_TOKEN; cannot be undone quietly",
         guards={"file:NOTES.md": "d1", "policy": "d2"},
-        evidence=(4,),
         approvers=(),
         default="deny",
         expires_us=made.now_us + 5 * HOUR_US,
@@ -226,7 +228,6 @@ async def _waiting(made: WebHome) -> None:
         SCRIPT,
         why="An ask rule names psycopg.",
         touches="db.internal:5432",
-        evidence=(5,),
     )
     asks = await made.open("docs-license", "Add license headers to all source files", ago_us=HOUR_US)
     await made.turn(asks, "Two header styles are in use.", usd=0.05)

@@ -125,8 +125,8 @@ _ERRORS: tuple[tuple[type[Exception], int, str], ...] = (
     (LogDamaged, 500, "log_damaged"),
     (HoldfastError, 500, "error"),
 )
-"""Error → status and type; the first line that matches counts. A missing key or sandbox stays missing until someone
-acts: that is a conflict with the state of the server, and no reason to try again."""
+"""Error → status and type; the first line that matches counts. A missing key or sandbox stays missing until it is
+set up: that is a conflict with the state of the server, and no reason to try again."""
 
 
 def explain(error: Exception) -> tuple[int, str, str]:
