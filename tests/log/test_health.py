@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import product
 from operator import attrgetter
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from holdfast.log.postgres.health import examine
 from holdfast.log.postgres.migrate import check, migrate
 from holdfast.testing.log import Scenario
 from tests.log.rigs import PostgresRig, open_postgres, port_of
-from tests.support.databases import demand_standby, free_port, postgres_server, promote, standby_of
+from tests.support.databases import demand_standby, free_port, pooler, postgres_server, promote, standby_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
@@ -64,6 +65,18 @@ def test_what_a_crash_loses_and_clocks_that_disagree(tmp_path: Path, monkeypatch
         monkeypatch.setattr(health, "CONNECTIONS_MIN", 1000)
         (few,) = found(address)
         assert "connections left" in few
+
+
+def test_a_pooler_is_refused(tmp_path: Path) -> None:
+    """Also one that drops the settings of connections: `migrate` would make tables that no process finds."""
+    with postgres_server(tmp_path / "server", free_port(), PASSWORD) as server:
+        for number, (mode, ignored) in enumerate(product(("session", "transaction", "statement"), ("", "options"))):
+            words = {"pool_mode": mode, "ignore_startup_parameters": ignored}
+            with pooler(server, tmp_path / f"pooler{number}", free_port(), PASSWORD, **words) as plain:
+                for use in (check, migrate):
+                    with pytest.raises(LogUnavailable, match=r"through a pooler.*nothing was written"):
+                        use(plain.replace("@", f":{PASSWORD}@"))
+        assert migrate(server.replace("@", f":{PASSWORD}@"))[0] == 0
 
 
 async def test_a_standby_from_refused_to_promoted(holdfast_home: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -122,6 +123,21 @@ def postgres_server(
         _run([str(initdb), *words], folder)
     with _serving(initdb.with_name("postgres"), folder, port, durable=durable, connections=connections) as address:
         yield address
+
+
+@contextlib.contextmanager
+def pooler(server: str, folder: Path, port: int, password: str, **settings: str) -> Iterator[str]:
+    """A PgBouncer in front of the PostgreSQL at that address; its own address without the password."""
+    program = _program("pgbouncer", "pgbouncer/usr/sbin/pgbouncer")
+    folder.mkdir()
+    theirs = urlsplit(server)
+    (folder / "users").write_text(f'"{theirs.username}" "{password}"\n')
+    given = {"listen_addr": "127.0.0.1", "listen_port": str(port), "unix_socket_dir": "", "auth_type": "plain"}
+    lines = [f"{name} = {value}" for name, value in {**given, "auth_file": "users", **settings}.items()]
+    databases = ["[databases]", f"* = host=127.0.0.1 port={theirs.port}", "[pgbouncer]"]
+    (folder / "pooler.ini").write_text("\n".join([*databases, *lines]))
+    with _running([str(program), "pooler.ini"], folder, _environment(program), port):
+        yield f"postgresql://{theirs.username}@127.0.0.1:{port}{theirs.path}"
 
 
 @contextlib.contextmanager

@@ -39,6 +39,10 @@ _GONE = frozenset(("53300", "25006", "25P03"))
 _LOST_CLASSES = ("08", "57")
 
 
+POOLED = "passes connections through a pooler, which lends them to others: use the address of the server itself"
+"""Problem of an address whose statements, locks, and notifications would reach other clients' connections."""
+
+
 def as_postgres(statement: str) -> str:
     """Spell the parameters of a statement as psycopg wants them."""
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement).replace("?", "%s")
@@ -163,6 +167,10 @@ def is_lost(error: psycopg.Error) -> bool:
 def translated(error: psycopg.Error, place: str) -> HoldfastError:
     """Translate an error of PostgreSQL."""
     code, says = error.sqlstate or "", " ".join(str(error).split())
+    if (
+        "unsupported startup parameter" in says
+    ):  # PgBouncer's words; one that is told to ignore them is found by `migrate`
+        return LogUnavailable(f"{place} {POOLED}; nothing was written")
     if is_lost(error):
         return LogUnavailable(
             f"{place} cannot be reached ({says}); nothing was written by this command: check the address, the network, "

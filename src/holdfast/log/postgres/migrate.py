@@ -9,7 +9,7 @@ from psycopg.sql import SQL as Statement
 from psycopg.sql import Identifier
 
 from holdfast.errors import LogUnavailable, SchemaTooNew
-from holdfast.log.postgres.connect import FOLDER, Connection, PostgresDatabase, connect, place_of, translated
+from holdfast.log.postgres.connect import FOLDER, POOLED, Connection, PostgresDatabase, connect, place_of, translated
 from holdfast.log.postgres.places import Place
 from holdfast.log.sql.statements import schema
 
@@ -61,6 +61,7 @@ def migrate(address: str, folder: str = FOLDER) -> tuple[int, int]:
     place = place_of(address)
     try:
         with connect(address, folder) as connection:
+            _check_server(connection, place, holds_tables=False)
             connection.execute("set lock_timeout = 0")
             connection.execute("begin")
             connection.execute("select pg_advisory_xact_lock(hashtextextended('holdfast migrate', 2))")
@@ -117,15 +118,11 @@ def take_over(address: str, place_id: str, former: str = "", folder: str = FOLDE
 
 def _check_server(connection: Connection, place: str, *, holds_tables: bool) -> bool:
     """Return True if there are tables. Raises `LogUnavailable` for a server that cannot hold the log."""
-    encoding, commits, read_only, version, exists = PostgresDatabase(connection).run("server").fetchone() or (
-        "",
-        "",
-        "",
-        0,
-        0,
-    )
+    ((encoding, commits, read_only, version, exists, pid),) = PostgresDatabase(connection).run("server")
     problem = ""
-    if version < _OLDEST_SERVER:
+    if pid != connection.info.backend_pid:  # a pooler names a process of its own when one connects
+        problem = POOLED
+    elif version < _OLDEST_SERVER:
         problem = "is older than PostgreSQL 13: use a newer server"
     elif encoding != "UTF8":
         problem = f"stores text as {encoding}: create a database with the encoding UTF8"

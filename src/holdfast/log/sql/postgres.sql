@@ -4,7 +4,7 @@
 -- Settings of the server that the log depends on, and the tables that it has.
 select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as commits,
     current_setting('transaction_read_only') as read_only, cast(current_setting('server_version_num') as integer),
-    to_regclass('meta') is not null;
+    to_regclass('meta') is not null, pg_backend_pid();
 
 -- name: health
 -- What decides whether acknowledged commits survive, the time, and the connections that are left.
