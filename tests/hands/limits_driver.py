@@ -36,22 +36,25 @@ time.sleep(30)
 
 
 def bombs(policy: HandsPolicy) -> dict[str, str]:
-    """Each bomb wants a few times what the policy allows."""
+    """Each bomb wants a few times what the policy allows.
+
+    Files may be in memory, and count as both: those that write do so slowly enough to be found for the disk first.
+    """
     assert policy.memory_bytes is not None
     assert policy.disk_bytes is not None
     memory, disk = policy.memory_bytes, policy.disk_bytes
     touch = TOUCH.format(n=memory * 4)
     each = TOUCH.format(n=memory // 8)
-    hidden = f"exec 3>x$i; rm x$i; head -c {disk // 8} /dev/zero >&3; sleep 9"
+    hidden = f"exec 3>x$i; rm x$i; for j in $(seq 40); do head -c {disk // 80} /dev/zero >&3; sleep 0.2; done"
     files = disk * 4 // 1_000_000
     return {
         "memory of one": f"python3 -c '{touch}'",
         "memory of many": f"for i in $(seq 20); do python3 -c '{each}' & done; wait",
         "forks": "bomb() { bomb | bomb & }; bomb; sleep 60",
-        "one file after another": f"for i in $(seq {files}); do head -c 1000000 /dev/zero > f$i; done",
-        "files without a name": f"for i in $(seq 40); do ({hidden}) & done; wait",
+        "one file after another": f"for i in $(seq {files}); do head -c 1000000 /dev/zero > f$i; sleep 0.01; done",
+        "files without a name": f"for i in $(seq 8); do ({hidden}) & done; wait",
         "empty files": f'python3 -c "for i in range({disk}): open(str(i), chr(119)).close()"',
-        "deep folders": f"python3 -c '{DEEP.format(files=files)}'",
+        "deep folders": f"python3 -c '{DEEP.format(files=files // 2)}'",
     }
 
 

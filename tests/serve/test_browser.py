@@ -115,12 +115,18 @@ def test_a_notice_is_shown_while_no_page_is_open(chromium: Browser, watched: Ser
     driver.send("ServiceWorker.enable")
     page.get_by_role("button", name="Notify this device").click()
     registration = "navigator.serviceWorker.getRegistration()"  # `ready` could wait for ever
-    until(lambda: page.evaluate(f"{registration}.then((at) => Boolean(at && at.active))") and ids)
+    active = f"{registration}.then((at) => Boolean(at && at.active && at.active.state === 'activated'))"
+    until(lambda: page.evaluate(active) and ids)
     told = {"title": "An approval waits", "body": "release-notes", "tag": "t", "path": "/inbox/itm_0001"}
-    message = {"origin": watched.url, "registrationId": ids[-1], "data": json.dumps(told)}
-    driver.send("ServiceWorker.deliverPushMessage", message)
     shown = f"{registration}.then((at) => at.getNotifications())"
-    until(lambda: page.evaluate(f"{shown}.then((all) => all.length)"))
+
+    def arrives() -> bool:
+        """Deliver it. The driver drops a message without a word while the browser still stores the registration."""
+        message = {"origin": watched.url, "registrationId": ids[-1], "data": json.dumps(told)}
+        driver.send("ServiceWorker.deliverPushMessage", message)
+        return bool(page.evaluate(f"{shown}.then((all) => all.length)"))
+
+    until(arrives)
     words = page.evaluate(f"{shown}.then((all) => [all[0].title, all[0].body, all[0].data])")
     assert words == ["An approval waits", "release-notes", "/inbox/itm_0001"]
     context.close()
