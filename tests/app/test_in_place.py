@@ -35,8 +35,8 @@ def test_a_run_asks_where_it_runs_and_goes_on(type: Type, tmp_path: Path, plain:
         terminal.until("echo one")
         terminal.until("Approve? y(es) or n(o)")
         terminal.type("perhaps\n")
-        terminal.until("'perhaps' is neither yes nor no")
-        terminal.type("y\n")
+        terminal.until(lambda text: "neither yes nor no" in text and text.count("Approve? y(es) or n(o)") >= 2)
+        terminal.type("y\n")  # what is typed before a question is dropped
         terminal.until(lambda text: text.count("Approve? y(es) or n(o)") >= 3 and "echo two" in text)
         terminal.type("n not today\n")
         terminal.until("Your answer (Enter alone: later):")
