@@ -167,9 +167,8 @@ def is_lost(error: psycopg.Error) -> bool:
 def translated(error: psycopg.Error, place: str) -> HoldfastError:
     """Translate an error of PostgreSQL."""
     code, says = error.sqlstate or "", " ".join(str(error).split())
-    if (
-        "unsupported startup parameter" in says
-    ):  # PgBouncer's words; one that is told to ignore them is found by `migrate`
+    # PgBouncer says so. One whose settings make it ignore the parameters connects, and is found by its process.
+    if "unsupported startup parameter" in says:
         return LogUnavailable(f"{place} {POOLED}; nothing was written")
     if is_lost(error):
         return LogUnavailable(

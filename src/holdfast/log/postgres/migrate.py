@@ -61,7 +61,7 @@ def migrate(address: str, folder: str = FOLDER) -> tuple[int, int]:
     place = place_of(address)
     try:
         with connect(address, folder) as connection:
-            _check_server(connection, place, holds_tables=False)
+            _check_server(connection, place, holds_tables=False)  # a pooler may refuse to begin a transaction
             connection.execute("set lock_timeout = 0")
             connection.execute("begin")
             connection.execute("select pg_advisory_xact_lock(hashtextextended('holdfast migrate', 2))")
