@@ -75,11 +75,12 @@ MEMORY_BYTES = 6 << 30
 """Room that the folders of a run need in memory."""
 
 LONG = (
-    "app/test_findings.py", "app/test_missions.py", "brain/test_proving_programs.py", "app/test_mission_demo.py",
-    "hands/test_conformance.py", "brain/test_proving.py", "house/test_docs.py", "sim/test_missions.py",
-    "sim/test_simulator.py", "log/test_crashes.py", "tampers/test_tampers.py",
+    "faults/test_storm.py", "app/test_findings.py", "brain/test_proving.py", "log/test_crashes.py",
+    "log/test_elsewhere.py", "app/test_mission_demo.py", "app/test_missions.py", "house/test_docs.py",
+    "brain/test_proving_programs.py", "model/test_wire_faults.py", "log/test_postgres.py",
+    "hands/test_providers_far.py", "hands/test_conformance.py", "egress/test_told.py", "sim/test_missions.py",
 )  # fmt: skip
-"""Files that take more than 50 seconds, the longest first: begun first, so that none is left alone at the end."""
+"""Files that take more than 20 seconds, the longest first: begun first, so that none is left alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -303,3 +304,26 @@ def test_the_last_line_of_a_log_is_whole(type: Type, tmp_path: Path) -> None:
     out = typed("export", "k").went().out
     assert out.endswith("}\n")
     assert json.loads(out.splitlines()[-1])["type"] == "shift.ended"
+
+
+END = """
+import atexit, sys, threading
+from holdfast.app.cli import main
+
+atexit.register(print, "after it")
+home, beside, *words = sys.argv[1:]
+sys.argv = ["holdfast", "--home", home, *words]
+if beside == "beside":
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+print("returned", main())
+"""
+
+
+@pytest.mark.parametrize(("beside", "returned"), [("alone", ""), ("beside", "returned 0\n")])
+def test_a_command_ends_the_process_at_once(type: Type, tmp_path: Path, beside: str, returned: str) -> None:
+    """With all that it printed, and what is registered for the end; it returns while a thread is at work."""
+    command = [sys.executable, "-c", END, str(tmp_path / "home"), beside, "ps"]
+    said = ended(subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    printed, _, last = said.went().out.rpartition(f"{returned}after it\n")
+    assert printed
+    assert (last, "returned" in printed) == ("", False)

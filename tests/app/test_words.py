@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,22 @@ from tests.support.trusted import trust
 RUN = ("run", "x", "--model", "scripted:m.json")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test leaves the home that the others copy."""
+    return tmp_path_factory.mktemp("made") / "home"
+
+
 @pytest.fixture
-def before(type: Type, holdfast_home: Path) -> dict[str, object]:
+def before(type: Type, holdfast_home: Path, made: Path) -> dict[str, object]:
     """A home with a session `kept` in it, files to refer to, and how it all stands."""
     script(Path("m.json"), bash("true"), turn(text="ok"))
     script(Path("priced.json"), turn(text="ok"), price=PRICE)
-    type("run", "x", "--model", "scripted:m.json", "--session-id", "kept", "--deny", "*").went()
+    if not made.exists():
+        type("run", "x", "--model", "scripted:m.json", "--session-id", "kept", "--deny", "*").went()
+        shutil.copytree(holdfast_home, made)
+    else:
+        shutil.copytree(made, holdfast_home)
     return kept(holdfast_home)
 
 

@@ -14,11 +14,16 @@ may be loaded, and no test may fail because it waited too briefly. Less than `fa
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Look again and again until something holds that another process brings about."""
-    end = time.monotonic() + PATIENCE_S  # not a number of looks: one of them may take long
+    """Look again and again until something holds that another process brings about.
+
+    Looks take at most half of the time: one that runs a command would take the processor from what is waited for.
+    """
+    began = looked = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"waited {PATIENCE_S:g} s in vain"
-        threading.Event().wait(0.02)
+        now = time.monotonic()
+        assert now < began + PATIENCE_S, f"waited {PATIENCE_S:g} s in vain"
+        threading.Event().wait(max(0.02, now - looked))
+        looked = time.monotonic()
 
 
 def remove(folder: Path) -> None:
