@@ -1,6 +1,6 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup programs demo test test-fast cover check bench faults steady live screenshots docs captures lock clean
+.PHONY: help setup programs demo test test-fast cover check bench faults defects steady live screenshots docs captures lock clean
 
 BIN := .venv/bin
 FAST := $(addprefix tests/,facts session kinds mission model log fleet vault notify house/test_tidy.py)
@@ -40,6 +40,9 @@ bench: programs ## run every measurement of bench/, one after the other
 
 faults: programs ## run the long fault experiments
 	@$(BIN)/python -m pytest -m faults -o faulthandler_timeout=1500 $(ARGS)
+
+defects: programs ## plant 30 defects, one at a time, and see that the tests find each (half an hour)
+	@$(BIN)/python scripts/defects.py $(ARGS)
 
 steady: programs ## run the tests ten times on fresh clones, five of them beside loads (hours)
 	@$(BIN)/python scripts/steady.py $(ARGS)

@@ -313,15 +313,19 @@ from holdfast.app.cli import main
 atexit.register(print, "after it")
 home, beside, *words = sys.argv[1:]
 sys.argv = ["holdfast", "--home", home, *words]
+over = threading.Event()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
 if beside == "beside":
-    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    threading.Thread(target=over.wait).start()
 print("returned", main())
+over.set()
 """
 
 
 @pytest.mark.parametrize(("beside", "returned"), [("alone", ""), ("beside", "returned 0\n")])
 def test_a_command_ends_the_process_at_once(type: Type, tmp_path: Path, beside: str, returned: str) -> None:
-    """With all that it printed, and what is registered for the end; it returns while a thread is at work."""
+    """With all that it printed, and what is registered for the end; it returns while a thread is at work
+    that Python itself would wait for."""
     command = [sys.executable, "-c", END, str(tmp_path / "home"), beside, "ps"]
     said = ended(subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     printed, _, last = said.went().out.rpartition(f"{returned}after it\n")

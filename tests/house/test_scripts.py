@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -128,3 +129,11 @@ def test_make_alone_lists_the_targets() -> None:
     done = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True)
     for target in ("setup", "demo", "test", "check", "bench", "faults", "docs"):
         assert f"make {target} " in done.stdout
+
+
+def test_each_defect_can_be_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    defects = importlib.import_module("defects")
+    assert len(set(defects.where(ROOT, defects.DEFECTS))) > 20
+    with pytest.raises(LookupError, match="'import' does not occur exactly once"):
+        defects.where(ROOT, [defects.Defect("log", "import", "")])
