@@ -9,6 +9,7 @@ import select
 import socket
 import subprocess
 import sys
+import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from threading import Thread
@@ -265,29 +266,31 @@ def test_what_an_ended_call_wrote_is_not_the_next_ones_doing(tmp_path: Path) -> 
             disk.hear()
         return disk.over
 
-    def looks(at_s: float) -> None:
-        watch._look(at_s)
+    now = time.monotonic()  # when the next count is due is told by this clock: other tests fill and empty the disk
+
+    def looks(later_s: float) -> None:
+        watch._look(now + later_s)
         assert disk.fd >= 0, "it counts"
 
     with mine:
-        looks(1.0)
+        looks(0)
         counted()
         watch._take({"began": "1.0", "pid": 0})
         (folder / "large").write_bytes(b"x" * (8 << 20))
-        looks(100.0)
+        looks(1e3)
         watch._take({"ended": "1.0"})
         assert counted() == "", "the count was on its way when the call ended"
         (folder / "large").write_bytes(b"x" * (16 << 20))
         watch._take({"began": "2.0", "pid": 0})
-        looks(1e6)
+        looks(2e3)
         assert counted() == "disk", "it is over, and nobody made room"
         watch._take({"ended": "2.0"})
         (folder / "large").write_bytes(b"x" * (32 << 20))
-        looks(2e6)
+        looks(3e3)
         assert counted() == "disk", "nothing runs"
-        watch._look(2e6 + 0.01)
+        watch._look(now + 3e3 + 0.01)
         watch._take({"began": "3.0", "pid": 0})
-        watch._look(2e6 + 0.02)
+        watch._look(now + 3e3 + 0.02)
         mine.settimeout(0.5)
         with pytest.raises(TimeoutError):
             mine.recv(1)
