@@ -16,7 +16,7 @@ from holdfast.clock import SystemClock
 from holdfast.log.base import View
 from holdfast.log.postgres.connect import FOLDER
 from holdfast.log.postgres.migrate import migrate
-from holdfast.service.inbox import inbox
+from holdfast.service.inbox import OVERDUE_US, inbox, waiting
 from holdfast.session.rows import ItemRow
 from holdfast.testing.log import Scenario
 from tests.log.rigs import PostgresRig, SqliteRig, open_postgres, postgres_rig, sqlite_rig
@@ -110,3 +110,26 @@ async def test_a_second_look_posts_nothing(holdfast_home: Path, server: Server) 
         posts.append(len([each for _, each in found if "pg_advisory_xact_lock(" in each or "insert into" in each]))
     assert posts[0] >= 20
     assert posts[1] == 0
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_the_number_of_entries_is_that_of_the_inbox(database: str, holdfast_home: Path, server: Server) -> None:
+    """Also when a session was due and nobody runs it, or when its process died."""
+    rigs = sqlite_rig(holdfast_home) if database == "sqlite" else postgres_rig(holdfast_home, server.secret)
+    async with rigs as rig:
+        case = Scenario(rig)
+        await ask(case, 1)
+        died = await case.started("ses_died")
+        now_us = (await rig.store.find("ses_died")).updated_us
+        timer, provider = case.parked("timer", now_us + 10 * OVERDUE_US), case.parked("provider", now_us + 1)
+        for number, end in enumerate((timer, provider, case.parked("budget"), case.parked("child"))):
+            await case.append(await case.started(f"ses_parked{number}"), end)
+        needs = []
+        for later, dead in ((0, False), (2, False), (2, True), (20, True)):
+            if dead:
+                rig.kill(died.worker_id)
+            at_us, holders = now_us + later * OVERDUE_US, await rig.store.holders()
+            needs.append(sum(entry.group == "needs you" for entry in await inbox(rig.store, at_us)))
+            assert await waiting(rig.store, at_us, holders, 100) == needs[-1]
+            assert await waiting(rig.store, at_us, holders, 1) > 1
+        assert needs == [2, 3, 4, 5]

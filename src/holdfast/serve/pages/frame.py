@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import get_args
 
 import msgspec
 
-from holdfast.facts.shift import ParkReason
 from holdfast.kinds import ITEMS, MISSION
-from holdfast.log.base import Which
-from holdfast.service.inbox import BY_THEMSELVES
+from holdfast.service.inbox import waiting
 from holdfast.service.posting import person
 from holdfast.service.sessions import Store
 from holdfast.session.money import HOME_ACCOUNT
-from holdfast.session.rows import ItemRow, SessionRow
+from holdfast.session.rows import SessionRow
 
 COUNTED = 100
 """Number up to which places count exactly; beyond it they say `100+`."""
@@ -78,16 +75,16 @@ async def frame(store: Store, viewer: Viewer, here: str, now_us: int) -> Frame:
     """
     stop = await store.stopped()
     stopped = Stopped(person(stop.by), stop.at_us, stop.reason) if stop is not None else None
-    waiting = running = ""
+    needs = running = ""
     spent = cap = None
     if viewer.whole_home:
-        waiting = _bounded(await waits(store))
-        running = _bounded(len(await store.holders()))
+        holders = await store.holders()
+        needs, running = _bounded(await waiting(store, now_us, holders, COUNTED)), _bounded(len(holders))
         account = await store.account(HOME_ACCOUNT)
         if account is not None:
             spent, cap = account.spent_in("day", now_us), account.cap_day_pico
     places = (
-        Place("Inbox", "/", "i", waiting),
+        Place("Inbox", "/", "i", needs),
         Place("Brief", "/brief", "b"),
         Place("Missions", "/missions", "m"),
         Place("Session", "/sessions/last", "s"),
@@ -96,17 +93,6 @@ async def frame(store: Store, viewer: Viewer, here: str, now_us: int) -> Frame:
     return Frame(
         viewer=viewer, places=places, here=here, now_us=now_us, spent_pico=spent, cap_pico=cap, stopped=stopped
     )
-
-
-async def waits(store: Store) -> int:
-    """Return how many items and sessions wait for a user, at most a little more than `COUNTED`."""
-    items: list[ItemRow] = await store.items(limit=COUNTED + 1)
-    rows: list[SessionRow] = []
-    for reason in get_args(ParkReason):
-        if reason not in BY_THEMSELVES:
-            rows += await store.sessions(Which(reason=reason), limit=COUNTED + 1)
-    asked = {item.session_id for item in items}
-    return len(items) + sum(row.session_id not in asked and row.due_us is None for row in rows)
 
 
 def _bounded(number: int) -> str:
