@@ -41,7 +41,7 @@ bench: programs ## run every measurement of bench/, one after the other
 faults: programs ## run the long fault experiments
 	@$(BIN)/python -m pytest -m faults -o faulthandler_timeout=1500 $(ARGS)
 
-defects: programs ## plant 30 defects, one at a time, and see that the tests find each (half an hour)
+defects: programs ## plant 30 defects, one at a time, and see that the tests find each
 	@$(BIN)/python scripts/defects.py $(ARGS)
 
 steady: programs ## run the tests ten times on fresh clones, five of them beside loads (hours)

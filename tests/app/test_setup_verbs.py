@@ -23,8 +23,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def model() -> str:
-    """A scripted model, named by its whole path as `init` keeps it."""
+def model(type: Type) -> str:
+    """A scripted model in the folder that `type` made, named by its whole path as `init` keeps it."""
     return script(Path("m.json").absolute(), turn(text="ok"), price=PRICE)
 
 
