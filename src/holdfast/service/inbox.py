@@ -95,7 +95,10 @@ async def items(
 
 
 async def waiting(store: Store, now_us: int, running: Mapping[str, str], limit: int) -> int:
-    """Return how many entries of the inbox need a user. More than `limit` means that many or more."""
+    """Return how many entries of the inbox need a user. A number above `limit` means that many or more.
+
+    `running` are the sessions that live processes hold.
+    """
     found = await store.items(limit=limit + 1)
     rows: list[SessionRow] = []
     for reason in get_args(ParkReason):
@@ -104,10 +107,9 @@ async def waiting(store: Store, now_us: int, running: Mapping[str, str], limit: 
     if due := await store.due(now_us):
         rows += await store.sessions(Which(ids=frozenset(due[: limit + 1])))
     asked = {item.session_id for item in found}
-    others = {row.session_id: _standing(row, row.session_id in running, now_us) for row in rows}
-    return len(found) + sum(
-        each not in asked and it is not None and it[0] == "needs you" for each, it in others.items()
-    )
+    unasked = {row.session_id: row for row in rows if row.session_id not in asked}
+    standings = [_standing(row, name in running, now_us) for name, row in unasked.items()]
+    return len(found) + sum(standing is not None and standing[0] == "needs you" for standing in standings)
 
 
 async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:
@@ -167,10 +169,10 @@ def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[s
         name = _called(row, top)
         open_items = by_session.get(row.session_id, [])
         entries += [Entry("needs you", row, each.item.title, each.item.opened_us, each, name) for each in open_items]
-        found = _standing(row, row.session_id in holders, now_us)
+        standing = _standing(row, row.session_id in holders, now_us)
         is_try = bool(row.parent) and top is not None and top.name == ITEMS and row.status not in UNFINISHED
-        if found is not None and not is_try and not (open_items and found[0] == "needs you"):
-            entries.append(Entry(found[0], row, found[1], row.updated_us, name=name))
+        if standing is not None and not is_try and not (open_items and standing[0] == "needs you"):
+            entries.append(Entry(standing[0], row, standing[1], row.updated_us, name=name))
     asked_first = sorted((each for each in entries if each.item), key=lambda each: each.since_us)
     others = sorted((each for each in entries if not each.item), key=lambda each: -each.since_us)
     return [each for group in GROUPS for each in (*asked_first, *others) if each.group == group]
