@@ -111,10 +111,10 @@ def _found(copy: Path, place: Path, number: int, defect: Defect, failing: dict[s
     file = place.relative_to(copy / "src" / "holdfast")
     said = names[0] if names else f"pytest ended with {status}"
     print(
-        f"{number:2} {'found ' if status == 1 else 'MISSED'} {seconds:5.0f} s  {file}: {defect.text}  ({said})",
+        f"{number:2} {'found ' if names else 'MISSED'} {seconds:5.0f} s  {file}: {defect.text}  ({said})",
         flush=True,
     )
-    return status == 1
+    return bool(names)  # with -x, pytest ends with 1 or 2
 
 
 def where(tree: Path, defects: Sequence[Defect]) -> list[Path]:
