@@ -42,7 +42,9 @@ DEFECTS = (
     Defect("session", "if state.tries >= state.limits.max_attempts:", "if state.tries > state.limits.max_attempts:"),
     Defect("session", 'policy.ask == "tainted" and not is_tainted', 'policy.ask == "tainted" and is_tainted'),
     Defect(
-        "session", "if ask.default is not None and expires_us is not None and is_over(", "if expires_us and is_over("
+        "session",
+        "ask.expires_us if ask.default is not None and ask.seen_us else",
+        "ask.expires_us if ask.default else",
     ),
     Defect("session", "booted_us < state.booted_us - CLOCK_STEP_US", "booted_us < state.booted_us"),
     Defect("session brain", "if not call.read_only and not fact.place:", "if not fact.place:"),

@@ -21,6 +21,7 @@ from holdfast.hands.fake.calls import Files
 from holdfast.hands.fake.provider import FakeProvider
 from holdfast.kinds import KINDS
 from holdfast.log.verify import verify
+from holdfast.model.base import StreamPart
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.session.state import State
 from holdfast.session.tools.jobs import JOB_TOOLS
@@ -118,6 +119,28 @@ async def test_a_job_parks_its_session_and_its_end_goes_on_with_it() -> None:
     assert yard.ran == ["train"]
     assert not yard.hands.alive()
     await verify(yard.stage.store, yard.stage.session_id)
+
+
+async def test_a_job_goes_on_when_failures_park_its_session() -> None:
+    yard = Yard([turn("", TRAIN), turn("I wait."), turn("It is trained.")])
+
+    async def fails(part: StreamPart) -> None:
+        if len(yard.stage.model.requests) > 1:
+            raise RecursionError
+
+    yard.stage.model.on_part = fails
+    await yard.open()
+    with pytest.raises(RecursionError):
+        await yard.stage.wake()
+    parked = await yard.stage.wake()
+    assert parked.ended is not None
+    assert "failed twice in the same way" in parked.ended.detail
+    assert yard.hands.alive()
+    yard.stage.model.on_part = None
+    await yard.hour()
+    assert await yard.tell() == 1
+    (ended,) = await yard.stage.facts(JobEnded)
+    assert ended.outcome == "ok"
 
 
 async def test_a_wait_for_a_job_is_ended_by_it_and_told_once() -> None:

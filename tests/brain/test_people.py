@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from holdfast.brain.acts import tool
 from holdfast.clock import SystemClock
 from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen, ApprovalSuperseded, NoticeSent
@@ -63,6 +64,18 @@ async def test_a_file_that_changed_meanwhile_is_asked_about_again_and_not_run() 
     await stage.intake.approve(second)
     await stage.wake()
     assert len(await stage.facts(ToolDispatched)) == 1
+
+
+async def test_an_approval_of_another_action_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log names what was approved; here the version that goes on makes something else of the same call."""
+    stage = PeopleStage([turn("", BASH), turn("Done.")])
+    await stage.run()
+    await stage.intake.approve(await stage.item())
+    monkeypatch.setattr(tool, "action_digest", lambda name, value: "another")
+    await stage.wake()
+    assert await stage.facts(ToolDispatched) == []
+    (over,) = await stage.facts(ApprovalSuperseded)
+    assert over.reason == "the action is another one than was approved"
 
 
 async def test_a_file_that_appears_or_goes_away_counts_as_changed() -> None:

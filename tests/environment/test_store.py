@@ -17,7 +17,9 @@ from holdfast.environment.store import FRESH_S, LayerStore
 from holdfast.errors import EnvironmentFailed, UsageError
 from holdfast.facts.hands import EnvironmentRecorded, HandsProvisioned
 from holdfast.facts.session import Environment
+from tests.environment.removing import removed
 from tests.environment.rigs import write
+from tests.support.as_user import run_as_user
 
 
 async def nobody(hands: HandsProvisioned) -> None:
@@ -137,6 +139,12 @@ def test_links_and_caches_are_not_kept(tmp_path: Path) -> None:
     assert [each.inside for each in kept.laid] == ["/workspace/a/new", "/workspace/b"]
     assert kept.changed == ("old",)
     assert sorted(str(path.relative_to(upper)) for path in upper.rglob("*")) == ["a", "a/new", "b", "b/c"]
+
+
+def test_a_link_in_a_removed_folder_changes_nothing_outside(tmp_path: Path) -> None:
+    """Root changes no permissions before it removes a folder, so this is shown as an ordinary user too."""
+    for found in (removed(tmp_path), run_as_user(tmp_path, "tests.environment.removing")):
+        assert found == {"left": False, "outside": 0o755}
 
 
 def test_packages_lay_nothing_over_what_is_the_sandboxs_own(tmp_path: Path) -> None:

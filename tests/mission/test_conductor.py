@@ -12,7 +12,7 @@ from holdfast.facts.task import Judged, JudgeOpened, TaskInspected, TaskJudged
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.acts.conducting import EFFECTS
 from holdfast.kinds.mission.conductor import ending
-from holdfast.kinds.mission.conductor.actions import Effect, OpenRole
+from holdfast.kinds.mission.conductor.actions import Effect, EscalateMission, OpenRole
 from holdfast.kinds.mission.fold.state import MissionState, TaskState
 from holdfast.session.fold import empty
 from tests.mission.world import World
@@ -61,6 +61,16 @@ def test_nothing_is_tried_more_often_than_the_policy_allows() -> None:
         assert world.mission.round <= 1 + world.asked
         for task in world.mission.tasks.values():
             assert task.attempt - task.conflicts <= 2
+
+
+@pytest.mark.parametrize("replans", [0, 1, 2])
+def test_the_user_is_asked_after_as_many_plans_as_the_policy_allows(replans: int) -> None:
+    contract = Contract("g", (Item("i", "an item", criteria=(Criterion("r", "it reads well"),)),))
+    mission = MissionState(contract, MissionPolicy(max_replans=replans), opened_seq=1, main="c", planned=True)
+    for mission.round in range(replans):
+        assert isinstance(ending.step(empty("ses_1", KINDS), mission, 0, frozenset()), OpenRole)
+    mission.round = replans
+    assert isinstance(ending.step(empty("ses_1", KINDS), mission, 0, frozenset()), EscalateMission)
 
 
 class Idle(World):

@@ -8,6 +8,8 @@ import pytest
 
 from holdfast.errors import RepositoryUnfit
 from holdfast.repo.git_repository import GitRepository
+from holdfast.repo.plumbing import Plumbing
+from holdfast.repo.plumbing.refs import Forge, Way, push_branch
 from tests.service.finished import git, repository
 
 MAIN, TASK, KEPT = "refs/heads/holdfast/m/main", "refs/heads/holdfast/m/task", "refs/holdfast/m/base"
@@ -35,3 +37,13 @@ async def test_a_ref_is_dropped_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(RepositoryUnfit, match="not a ref that Holdfast moves"):
         await refs.drop("refs/heads/trunk", start)
     assert git(repo, "for-each-ref", "--format=%(refname)").splitlines() == [MAIN, "refs/heads/trunk", KEPT]
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/trunk", "refs/holdfast/m/base", "refs/tags/v1"])
+def test_only_branches_below_holdfast_are_pushed(ref: str, tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    way = Way("http://127.0.0.1:9", tmp_path / "certificates", "Bearer none")
+    with pytest.raises(RepositoryUnfit, match="is not a branch that Holdfast pushes"):
+        push_branch(
+            Plumbing(repo, tmp_path / "state"), Forge("git.test", "a/b"), git(repo, "rev-parse", "HEAD"), ref, way
+        )

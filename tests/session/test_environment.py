@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.facts.base import Text
 from holdfast.facts.hands import EgressSeen, EnvironmentRecorded, Step
-from holdfast.facts.people import UserMessage
+from holdfast.facts.people import UserInterrupt, UserMessage
 from holdfast.facts.session import Environment
 from holdfast.session.actions import AskModel, End, Record
 from holdfast.session.context.notes import note_of
@@ -33,6 +33,13 @@ def test_work_that_must_not_begin_without_waits_for_a_person() -> None:
     story.tell(UserMessage(content=(Text("mended"),)))
     assert isinstance(decide(story.state(), story.now_us), AskModel)
     assert story.state().environment_error == ""
+
+
+def test_an_interruption_comes_before_what_does_not_stand_ready() -> None:
+    story = told(FAILED, auto=True, setup=("make",)).tell(UserInterrupt())
+    action = decide(story.state(), story.now_us)
+    assert isinstance(action, End)
+    assert action.fact.detail == "interrupted; send a message to go on"
 
 
 def test_what_was_only_found_is_gone_on_without_until_a_person_speaks() -> None:

@@ -71,6 +71,14 @@ def test_pages_that_know_the_next_one_give_the_same_state(rest: int) -> None:
     assert len(state.trace) == STEPS_MAX
 
 
+def test_a_call_that_only_reads_leaves_the_files_as_they_were() -> None:
+    story = Story().shift().hands()
+    (make,) = story.answer("", ("bash", {"command": "make"}))
+    changed = story.dispatch(make).result(make).state().mutated_seq
+    (read,) = story.answer("", ("read", {"file_path": "a"}))
+    assert story.dispatch(read).result(read).state().mutated_seq == changed > 0
+
+
 def test_hands_of_an_open_call_are_remembered_after_they_are_lost() -> None:
     story = Story().shift().hands()
     (call,) = story.answer("", BASH)

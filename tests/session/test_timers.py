@@ -68,6 +68,14 @@ def test_a_clock_that_is_set_right_by_little_was_not_set() -> None:
     assert fold(created, [event]).set_back == []
 
 
+@pytest.mark.parametrize("step_us", [0, 1])
+def test_a_reading_that_differs_by_little_is_no_step_back(step_us: int) -> None:
+    """The clock and the time since the boot are read one after the other."""
+    start = msgspec.structs.replace(START, boot_id="boot-1", booted_us=AT_US, up_us=1)
+    noted = ClockSet(boot_id="boot-1", booted_us=AT_US - CLOCK_STEP_US - step_us, up_us=1)
+    assert len(told((0, start), (1, noted)).set_back) == step_us
+
+
 def test_a_parked_session_is_idle_until_its_time_and_not_behind_its_own_end() -> None:
     parked = ShiftEnded(status="parked", reason="timer", due_us=AT_US + 60 * MINUTE_US)
     state = told((0, START), (1, parked))

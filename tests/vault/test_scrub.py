@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.egress.scrub import Forms, Scrubber
@@ -124,6 +124,39 @@ def test_no_form_survives_any_chunking(value: str, form: str, before: bytes, cut
     for other in FORMS.values():
         text = other(value)
         assert text not in out
+
+
+_BEGINNINGS = (
+    rb"\ % & &# &#x \u \u00 \x \U0000 %25 %4 &amp &l \0 \u{0 &#0 &#6 \\ %5c \% \x5c &#x5 %25%34 &amp;# &#92;"
+).split()
+_ENDS = rb"n 41 lt; 1 u0041 x41 quot; 5cn 2541 #65; / \ % & ; 0".split()
+_escaping = st.text("n0u41x\"'\\%&;#ab/lt5cU{}amp+ é-_2", min_size=8, max_size=24)
+
+
+@given(
+    value=_escaping,
+    form=st.sampled_from(sorted(FORMS)),
+    before=st.lists(st.sampled_from(_BEGINNINGS), max_size=2).map(b"".join),
+    after=st.lists(st.sampled_from(_ENDS), max_size=2).map(b"".join),
+    cuts=st.lists(st.integers(0, 999), max_size=5),
+)
+@example(value="n000000'", form="html", before=b"\\", after=b"", cuts=[])
+@example(value="n000000'", form="html", before=b"\\", after=b"", cuts=[12])
+@example(value='n000000"', form="json", before=b"\\", after=b"", cuts=[])
+@example(value="41abcd'ef", form="html", before=b"%", after=b"", cuts=[])
+@example(value="#65;abcd'ef", form="html", before=b"&", after=b"", cuts=[1])
+@example(value="'abcdef&", form="html", before=b"", after=b"lt;", cuts=[])
+@example(value="'abcdef%", form="url", before=b"", after=b"41", cuts=[17])
+@example(value="b{/#&x&4", form="hex", before=b"\\0", after=b"", cuts=[])
+@example(value="x{c#b0\\&%4%41c0", form="backslash x", before=b"", after=b"", cuts=[])
+@example(value='n-4pb\\"t', form="entities in hex", before=b"", after=b"", cuts=[])
+@settings(max_examples=500, deadline=None)
+def test_escapes_around_a_form_do_not_hide_it(
+    value: str, form: str, before: bytes, after: bytes, cuts: list[int]
+) -> None:
+    """The first or last characters of the form, read with what is around it, are an escape of something else."""
+    out = _flow(value, before + FORMS[form](value) + after, cuts)
+    assert [name for name, other in FORMS.items() if other(value) in out] == []
 
 
 @given(value=_values, data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 999)))

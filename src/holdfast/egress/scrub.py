@@ -3,21 +3,23 @@
 These forms are found: the value itself; base64 (each alignment, both alphabets), base32, and hexadecimal digits, also
 in lines or separated by blanks, colons, or dashes; UTF-16; and all of these with percent, backslash, or HTML escapes,
 also nested and repeated. For speed, only escapes of characters that can be part of a value, or of an encoding of one,
-are undone. A match is replaced by as many mask characters, so that announced lengths remain correct.
+are undone. What is around a form may take its first or last characters into an escape: the `n` of `\\nAB&#x27;`. So
+where the rest of a form is found, the bytes are read again from each byte of that escape. A match is replaced by as
+many mask characters, so that announced lengths remain correct.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from html.entities import html5
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
+from typing import NamedTuple
 
+from holdfast.egress.escapes import ESCAPE_MAX, Escapes, Positions
 from holdfast.vault.base import Secret
-from holdfast.vault.sources import BYTES_MIN
 
 _MASKS = b"*#!~^|\0"
 
@@ -32,7 +34,12 @@ _BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 WEAK = 4
 """Number of bytes that may begin a form by chance: an idle stream passes them on, and their form is still found."""
 
-_SWALLOWED = 4
+_TAKEN = 16
+"""Most characters at the beginning of a value that are looked for in an escape before it."""
+
+_UNDONE_MIN = 5
+"""Shortest text that is searched for, in bytes: a value of eight may contain an escape itself."""
+
 _FORM_MAX = 10
 """Longest form of one character, with its separator, in bytes."""
 
@@ -50,13 +57,14 @@ class Forms:
         raw = {text.encode() for value in values for text in (value, value.replace(" ", "+"))}
         # A backslash of the value before an escaped character is taken for a part of that escape: expect that too.
         escaped = {json.dumps(value)[1:-1] for value in values}
-        escaped |= {json.dumps(text)[1:-1] for text in escaped}
-        ready = raw | {text.encode() for text in escaped}
-        undone = {text for text in map(self._escapes.undo, ready) if len(text) >= BYTES_MIN}
+        escaped |= {json.dumps(text)[1:-1] for text in escaped} | {html.escape(value) for value in values}
+        undone = {self._escapes.undo(text.encode()) for text in escaped}
+        undone |= {reading for text in raw for reading in self._escapes.readings(text)}
+        undone = {text for text in undone if len(text) >= _UNDONE_MIN}
         encoded = {_folded(form) for value in values for form in _encoded(value.encode())}
         self._raw, self._undone, self._encoded = _Texts(raw), _Texts(undone), _Texts(encoded)
-        # The remainder of an encoded form whose beginning is mistaken for the end of a preceding escape.
-        self._hints = sorted(form[_SWALLOWED:] for form in encoded)
+        self._parts = [_part(text, self._escapes.unfinished(text)) for text in sorted(undone)]
+        self._encoded_parts = [_part(form, 0) for form in sorted(encoded)]
         self._undone_alone = _Texts(undone - raw)
         # Strip the zero byte at one end, so that both byte orders are alike for ASCII text.
         wide = {value.encode(code).strip(b"\0") for value in values for code in ("utf-16-le", "utf-16-be")}
@@ -78,14 +86,18 @@ class Forms:
         undone = self._escapes.undo(data)
         inside = list((self._undone_alone if undone is data else self._undone).spans(undone))
         folded = _folded(undone)
-        if any(hint in folded for hint in self._hints):
+        if coded := any(part in folded for part, _, _ in self._encoded_parts):
             inside += _between(undone, self._encoded.spans(folded))
-            found += _between(data, self._encoded.spans(_folded(data)))
-        if inside and undone is not data:
+        if undone is data:
+            found += inside
+        elif inside or coded or any(part in undone for part, _, _ in self._parts):
             original = self._escapes.trace(data)
-            inside = [(original(start), original(end)) for start, end in inside]
+            found += [(original(start), original(end)) for start, end in inside]
+            found += _Reading(data, undone, self._escapes.undo, original).cut(self._parts)
+            if coded:
+                found += _Reading(data, undone, self._escapes.undo, original, folds=True).cut(self._encoded_parts)
         joined: list[tuple[int, int]] = []
-        for start, end in sorted(found + inside):
+        for start, end in sorted(found):
             if joined and start < joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
             else:
@@ -100,18 +112,25 @@ class Forms:
         most = max(self._raw.unfinished(window), self._wide.unfinished(window))
         cut = self._escapes.unfinished(window)
         whole = window[:-cut] if cut else window
-        undone = self._escapes.undo(whole)
-        cut = self._escapes.unfinished(undone)
-        known = undone[:-cut] if cut else undone
+        known = self._known(whole)
         start = len(known) - self._undone.unfinished(known)
         if size := self._begun(known):
             start = min(start, _places(known)[-size])
         if known is not window and (size := self._begun(window)):
             most = max(most, len(window) - _places(window)[-size])
-        if start == len(undone) and len(whole) == len(window):
-            return most
-        original: Positions = self._escapes.trace(whole) if undone is not whole else lambda position: position
-        return max(most, len(window) - original(start))
+        if known is window:
+            return max(most, len(window) - start)
+        original = self._escapes.trace(whole)
+        begun = _Reading(whole, known, self._known, original).begun(self._undone)
+        if not known.endswith(_BLANK_LINES):
+            begun = min(begun, _Reading(whole, known, self._known, original, folds=True).begun(self._encoded))
+        return max(most, len(window) - min(original(start), begun))
+
+    def _known(self, data: bytes) -> bytes:
+        """Undo the escapes; without what may begin an escape after that."""
+        undone = self._escapes.undo(data)
+        cut = self._escapes.unfinished(undone)
+        return undone[:-cut] if cut else undone
 
     def _begun(self, data: bytes) -> int:
         """Count the characters at the end that may begin an encoded form.
@@ -196,10 +215,7 @@ class _Texts:
 
     def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
         for text in self._texts:
-            start = data.find(text)
-            while start >= 0:
-                yield start, start + len(text)
-                start = data.find(text, start + 1)
+            yield from _finds(data, text)
 
     def unfinished(self, window: bytes) -> int:
         """Count the bytes at the end that begin one of the texts."""
@@ -209,8 +225,93 @@ class _Texts:
                     return most
         return 0
 
+    def begin_with(self, data: bytes) -> bool:
+        return any(text.startswith(data) for text in self._texts)
+
+    def hold(self, data: bytes) -> bool:
+        return any(data in text for text in self._texts)
+
 
 _TAIL = 4
+
+
+def _finds(data: bytes, text: bytes) -> Iterator[tuple[int, int]]:
+    start = data.find(text)
+    while start >= 0:
+        yield start, start + len(text)
+        start = data.find(text, start + 1)
+
+
+class _Part(NamedTuple):
+    """Bytes of a text that no escape around it takes, where they begin in it, and the whole text."""
+
+    part: bytes
+    begin: int
+    text: bytes
+
+
+def _part(text: bytes, last: int) -> _Part:
+    """Leave out first characters, and the given number of last ones, as far as `WEAK` bytes or more are left."""
+    end = max(len(text) - last, WEAK)
+    begin = min(len(text) // 2, _TAKEN, end - WEAK)
+    return _Part(text[begin:end], begin, text)
+
+
+class _Reading:
+    """Data with its escapes undone, and where each byte of that comes from.
+
+    `read` undoes them, `original` maps a position after it to one in the data. With `folds`, without separators.
+    """
+
+    def __init__(
+        self, data: bytes, undone: bytes, read: Callable[[bytes], bytes], original: Positions, *, folds: bool = False
+    ) -> None:
+        self._data = data
+        self._read: Callable[[bytes], bytes] = (lambda data: _folded(read(data))) if folds else read
+        self._seen = _folded(undone) if folds else undone
+        self._places: Sequence[int] = _places(undone) if folds else range(len(undone))
+        self._original = original
+        self._end = original(len(undone))
+
+    def cut(self, parts: Iterable[_Part]) -> Iterator[tuple[int, int]]:
+        """Yield the spans in the data of texts of which only a part is read."""
+        for part, begin, text in parts:
+            for at, end in _finds(self._seen, part):
+                if at >= begin and self._seen.startswith(text, at - begin):
+                    continue  # all of it is read
+                left, missing = at, begin
+                while left and missing and self._seen[left - 1] == text[missing - 1]:
+                    left, missing = left - 1, missing - 1
+                starts = [] if missing else [self._start(left)]
+                starts += [place for edge in range(left, at + 1) for place in self._inside(edge)]
+                stop = self._original(self._places[end - 1] + 1)
+                missing = len(text) - begin - len(part)
+                last = min(stop + max(_FORM_MAX * missing, ESCAPE_MAX), len(self._data))
+                stops = range(last, stop, -1) if missing else [stop]
+                pairs = ((start, stop) for start in starts for stop in stops)
+                found = next((pair for pair in pairs if self._read(self._data[slice(*pair)]) == text), None)
+                if found is not None:
+                    yield found
+
+    def begun(self, texts: _Texts) -> int:
+        """Return where in the data a text may begin of which the end is read; the length if nowhere."""
+        begun = len(self._data)
+        for left in range(len(self._seen), -1, -1):
+            read = self._seen[left:]
+            if not texts.hold(read):
+                break
+            for start in self._inside(left):
+                if start < begun and texts.begin_with(self._read(self._data[start : self._start(left)]) + read):
+                    begun = start
+        return begun
+
+    def _start(self, at: int) -> int:
+        return self._original(self._places[at]) if at < len(self._places) else self._end
+
+    def _inside(self, at: int) -> range:
+        """Return the positions in the data within the escape that ends before the byte `at`."""
+        stop = self._start(at)
+        return range(max(self._start(at - 1) + 1 if at else 0, stop - ESCAPE_MAX), stop)
 
 
 def _folded(data: bytes) -> bytes:
@@ -242,142 +343,3 @@ def _cores(plain: bytes, encode: Callable[[bytes], bytes], group: int, bits: int
     for before in range(group):
         size = before + len(plain)
         yield encode(bytes(before) + plain)[-(-before * 8 // bits) : size * 8 // bits]
-
-
-_ALWAYS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\n\r"
-_UNFINISHED_BYTES = 64
-_UNFINISHED = re.compile(
-    rb"(?:%(?:25)*[0-9a-fA-F]?"
-    rb"|(?:\\+u[dD][89abAB][0-9a-fA-F]{2})?"
-    rb"\\+(?:u(?:[0-9a-fA-F]{0,3}|\{[0-9a-fA-F]{0,6})|U[0-9a-fA-F]{0,7}|x[0-9a-fA-F]?|[0-3][0-7]?)?"
-    rb"|\\+u[dD][89abAB][0-9a-fA-F]{2}"
-    rb"|&(?:amp;)*(?:#[xX]?[0-9a-fA-F]{0,8}|[A-Za-z]{0,8})?)\Z"
-)
-Positions = Callable[[int], int]
-"""Map from a position after unescaping to the position in the original."""
-
-
-class Escapes:
-    """The escapes of the characters of some values."""
-
-    def __init__(self, values: Iterable[str]) -> None:
-        chars = sorted({*_ALWAYS, *"".join(values)})
-        # A value that contains the first byte of an escape can occur as an escape within an escape.
-        self._rounds = 2 if any(first in chars for first in "%\\&") else 1
-        wide = [char for char in chars if not char.isascii()]
-        own = {byte for char in chars for byte in char.encode()}
-        pairs = {b"%02x" % byte: bytes([byte]) for byte in own}
-        narrow = {pair: byte for pair, byte in pairs.items() if byte.isascii()}
-        units = {_units(char): char.encode() for char in wide}
-        octal = {b"%03o" % byte: bytes([byte]) for byte in own}
-        short = {char.encode(): char.encode() for char in chars if char in "\"'\\/&%"} | {b"n": b"\n", b"r": b"\r"}
-        decimal = {b"%d" % ord(char): char.encode() for char in chars}
-        points = {b"%x" % ord(char): char.encode() for char in wide}
-        named = {name[:-1].encode(): text.encode() for name, text in html5.items() if name[-1] == ";" and text in chars}
-        self._kinds = (
-            _Kind(b"%", rb"%%(?:25)*(%b)" % _numbers(pairs), pairs),
-            _Kind(
-                b"\\",
-                rb"\\\\*(?:u(?:00|\{0*)(%b)\}?|U000000(%b)|x(%b)|([0-3][0-7]{2})|([%b])|u(%b))"
-                % (
-                    *(_numbers(narrow), _numbers(narrow), _numbers(pairs)),
-                    *(b"".join(map(re.escape, short)), _numbers(units).replace(b"[uU]", rb"\\+u")),
-                ),
-                *(narrow, narrow, pairs, octal, short, units),
-            ),
-            _Kind(
-                b"&",
-                rb"&(?=[#a%b])(?:amp;)*(?:#(?:0*(%b)(?![0-9])|[xX]0*(%b|%b)(?![0-9a-fA-F]));?|(%b);)"
-                % (
-                    *(b"".join({name[:1] for name in named}), _numbers(decimal)),
-                    *(_numbers(narrow), _numbers(points), _any(named)),
-                ),
-                *(decimal, narrow | points, named),
-            ),
-        )
-
-    def undo(self, data: bytes) -> bytes:
-        """Undo all escapes; returns the same object if there are none."""
-        for _ in range(self._rounds):
-            before = data
-            for kind in self._kinds:
-                data = kind.undo(data)
-            if data is before:
-                break
-        return data
-
-    def trace(self, data: bytes) -> Positions:
-        """Return a map from positions in `undo(data)` to positions in the data. Slower than `undo`."""
-        steps: list[Positions] = []
-        for _ in range(self._rounds):
-            for kind in self._kinds:
-                steps.append(kind.trace(data))
-                data = kind.undo(data)
-
-        def original(position: int) -> int:
-            for step in reversed(steps):
-                position = step(position)
-            return position
-
-        return original
-
-    def unfinished(self, data: bytes) -> int:
-        """Count the bytes at the end that may begin an escape."""
-        match = _UNFINISHED.search(data[-_UNFINISHED_BYTES:])
-        return len(match[0]) if match is not None else 0
-
-
-class _Kind:
-    """One kind of escape: its first byte, its pattern, and a table of values for each group of the pattern."""
-
-    def __init__(self, first: bytes, pattern: bytes, *tables: Mapping[bytes, bytes]) -> None:
-        self._first = first
-        self._pattern = re.compile(pattern)
-        self._tables = tables
-
-    def undo(self, data: bytes) -> bytes:
-        return self._pattern.sub(self._one, data) if self._first in data else data
-
-    def _one(self, match: re.Match[bytes]) -> bytes:
-        group = match.lastindex or 1
-        text, table = match[group], self._tables[group - 1]
-        return table.get(text) or table.get(text.lower().replace(b"\\", b"")) or match[0]
-
-    def trace(self, data: bytes) -> Positions:
-        """Return a map from positions after `undo` to positions in the data."""
-        made, original = [0], [0]
-        for match in self._pattern.finditer(data) if self._first in data else ():
-            text = self._one(match)
-            start = made[-1] + match.start() - original[-1]
-            made += [start, start + len(text)]
-            original += [match.start(), match.end()]
-        return lambda position: _step(made, original, position)
-
-
-def _step(made: list[int], original: list[int], position: int) -> int:
-    at = bisect_right(made, position) - 1
-    return original[at] + position - made[at]
-
-
-def _units(char: str) -> bytes:
-    """Return the UTF-16 units of a character in hexadecimal digits, separated by `u`."""
-    units = char.encode("utf-16-be")
-    return b"u".join(units[at : at + 2].hex().encode() for at in range(0, len(units), 2))
-
-
-def _any(table: Iterable[bytes]) -> bytes:
-    """Return a pattern that matches any of the words; nothing if there are none."""
-    return b"(?:%b)" % b"|".join(sorted(map(re.escape, table), reverse=True)) if table else b"(?!)"
-
-
-def _numbers(table: Iterable[bytes]) -> bytes:
-    """Return a pattern that matches any of the numbers in lower or upper case, short for speed."""
-    last: dict[bytes, bytes] = {}
-    for number in table:
-        last[number[:-1]] = last.get(number[:-1], b"") + number[-1:] + number[-1:].upper()
-    groups = [b"%b[%b]" % (_both(head), digits) for head, digits in sorted(last.items(), reverse=True)]
-    return b"(?:%b)" % b"|".join(groups) if groups else b"(?!)"
-
-
-def _both(digits: bytes) -> bytes:
-    return re.sub(b"[a-z]", lambda match: b"[%b%b]" % (match[0], match[0].upper()), digits)
