@@ -149,6 +149,7 @@ _escaping = st.text("n0u41x\"'\\%&;#ab/lt5cU{}amp+ é-_2", min_size=8, max_size=
 @example(value="'abcdef%", form="url", before=b"", after=b"41", cuts=[17])
 @example(value="b{/#&x&4", form="hex", before=b"\\0", after=b"", cuts=[])
 @example(value="x{c#b0\\&%4%41c0", form="backslash x", before=b"", after=b"", cuts=[])
+@example(value='5c%+\\b0nb"', form="url, all of it", before=b"\\u{", after=b"", cuts=[1, 4, 14, 31])
 @example(value='n-4pb\\"t', form="entities in hex", before=b"", after=b"", cuts=[])
 @settings(max_examples=500, deadline=None)
 def test_escapes_around_a_form_do_not_hide_it(

@@ -112,7 +112,9 @@ class Forms:
         most = max(self._raw.unfinished(window), self._wide.unfinished(window))
         cut = self._escapes.unfinished(window)
         whole = window[:-cut] if cut else window
-        known = self._known(whole)
+        undone = self._escapes.undo(whole)
+        cut = self._escapes.unfinished(undone)
+        known = undone[:-cut] if cut else undone
         start = len(known) - self._undone.unfinished(known)
         if size := self._begun(known):
             start = min(start, _places(known)[-size])
@@ -121,16 +123,10 @@ class Forms:
         if known is window:
             return max(most, len(window) - start)
         original = self._escapes.trace(whole)
-        begun = _Reading(whole, known, self._known, original).begun(self._undone)
+        begun = _Reading(whole, known, self._escapes.undo, original).begun(self._undone)
         if not known.endswith(_BLANK_LINES):
-            begun = min(begun, _Reading(whole, known, self._known, original, folds=True).begun(self._encoded))
+            begun = min(begun, _Reading(whole, known, self._escapes.undo, original, folds=True).begun(self._encoded))
         return max(most, len(window) - min(original(start), begun))
-
-    def _known(self, data: bytes) -> bytes:
-        """Undo the escapes; without what may begin an escape after that."""
-        undone = self._escapes.undo(data)
-        cut = self._escapes.unfinished(undone)
-        return undone[:-cut] if cut else undone
 
     def _begun(self, data: bytes) -> int:
         """Count the characters at the end that may begin an encoded form.
