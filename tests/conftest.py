@@ -91,9 +91,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collected tests out of garbage collection: walking them again and again took a tenth of the time."""
+    """Keep the collected tests out of garbage collection: walking them again and again took a tenth of the time.
+
+    The default, a search after every 700 new objects, still took a seventh of the time of tests in this process.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
