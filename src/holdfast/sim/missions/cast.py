@@ -107,8 +107,10 @@ class RoleDoor:
         if fault == "stuck":
             return Turn("I see no way on.")
         since = max((at for at, each in enumerate(seen) if isinstance(each, str)), default=-1)
-        done = [each for each in seen[since + 1 :] if isinstance(each, Outcome)]
-        if not any(each.name == "bash" and each.ok for each in done):
+        puts = [each for each in seen[since + 1 :] if isinstance(each, Outcome) and each.name == "bash"]
+        if puts and not puts[-1].ok:  # its outcome is unknown: the same again, not a second step
+            return Turn("", (("bash", dict(puts[-1].input)),))
+        if not puts:
             chance = scene.chance("work", item, times)
             if item == "m":
                 step = 0 if fault in ("early_done", "wrong_body") else chance.choice((-1, 0, 1, 1, 2, 3))
