@@ -98,6 +98,7 @@ class World:
         )
         self.below: list[Told] = []
         self.main = sha("base")
+        self.passed: tuple[str, ...] = ()
         digest = contract_digest(contract)
         self.top.tell(
             ContractSealed(digest=digest, items=len(contract.items), criteria=len(contract.criteria())),
@@ -169,9 +170,10 @@ class World:
             MergeStarted(batch=batch, ref=MAIN, onto=self.main, tasks=(task.id,), commit=commit, tree=tree),
         )
         self.checks(tree, task.criteria, effect=f"merged:{batch}")
+        self.passed += task.criteria
         self.top.tell(
             RepoMerged(
-                batch=batch, ref=MAIN, commit=commit, tree=tree, onto=self.main, tasks=(task.id,), passed=task.criteria
+                batch=batch, ref=MAIN, commit=commit, tree=tree, onto=self.main, tasks=(task.id,), passed=self.passed
             )
         )
         self.main = commit

@@ -7,13 +7,25 @@ from typing import get_args
 
 import pytest
 
-from holdfast.facts.mission import Contract, Criterion, Item, MissionOpened, MissionPolicy, Task
-from holdfast.facts.task import Judged, JudgeOpened, TaskInspected, TaskJudged
+from holdfast.facts.mission import (
+    Contract,
+    Criterion,
+    CriterionChecked,
+    Item,
+    MissionOpened,
+    MissionPolicy,
+    Task,
+    VerificationEnded,
+    VerificationStarted,
+)
+from holdfast.facts.task import Judged, JudgeOpened, RepoMerged, TaskInspected, TaskJudged
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.acts.conducting import EFFECTS
 from holdfast.kinds.mission.conductor import ending
-from holdfast.kinds.mission.conductor.actions import Effect, EscalateMission, OpenRole
-from holdfast.kinds.mission.fold.state import MissionState, TaskState
+from holdfast.kinds.mission.conductor.actions import Effect, EscalateMission, OpenRole, Verify
+from holdfast.kinds.mission.conductor.decide import decide
+from holdfast.kinds.mission.conductor.merges import unmet_unknown
+from holdfast.kinds.mission.fold.state import BEFORE, MissionState, TaskState
 from holdfast.session.fold import empty
 from tests.mission.world import World
 
@@ -51,6 +63,39 @@ def test_the_main_line_only_gets_better() -> None:
             passed = {name for name in best - world.withdrawn if name in world.mission.passed}
             assert passed <= here, f"seed {seed}: {passed - here} were lost on {tree}"
             best |= here
+
+
+class LateCheck(World):
+    """A check of the former main tree passes while the branch moves for the first time, and the merge breaks it."""
+
+    late = ""
+
+    def _advance(self, passed: tuple[str, ...]) -> None:
+        if self.late:
+            super()._advance(passed)
+            return
+        former, merge = self.mission.main_tree, self.mission.merge
+        self.late = unmet_unknown(self.mission)[0]
+        self.truth[former] |= {self.late}
+        self.tell(
+            VerificationStarted(verification_id="v", effect=f"{BEFORE}i", tree=former, criteria=(self.late,)),
+            CriterionChecked("v", former, (self.late,), "pass", 1),
+            VerificationEnded(verification_id="v", effect=f"{BEFORE}i", tree=former),
+        )
+        meanwhile = decide(self.state, self.state.at_us, frozenset({f"advance:{merge.batch}"}))
+        assert not (isinstance(meanwhile, Verify) and meanwhile.tree == merge.tree), (
+            "the branch is at that tree already"
+        )
+        moved = RepoMerged(merge.batch, "r", merge.commit, merge.tree, merge.onto, merge.tasks, passed, merge.base)
+        self.tell(moved)
+        self.main_line.append(merge.tree)
+
+
+def test_a_check_that_ends_while_the_main_branch_moves_is_of_its_own_tree() -> None:
+    for seed in range(20):
+        world = LateCheck(seed, faults=0.0)
+        assert world.run() == "done"
+        assert world.late in world.mission.passed
 
 
 def test_nothing_is_tried_more_often_than_the_policy_allows() -> None:

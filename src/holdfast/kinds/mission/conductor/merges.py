@@ -68,6 +68,9 @@ def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
 
 def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> Found:
     """Return the next action for an open merge: verify its tree, refuse it, or move the main branch to it."""
+    advance = f"advance:{merge.batch}"
+    if advance in running:
+        return None  # what passes on the former tree meanwhile is checked again on this one
     wanted = needed(mission, merge.tasks)
     missing = tuple(name for name in wanted if mission.verdict(merge.tree, name) is None)
     red = tuple(name for name in wanted if name not in missing and not stands(mission, merge.tree, name, merge.tasks))
@@ -80,10 +83,9 @@ def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> F
         if mission.broken.get(effect, 0) >= BROKEN_MAX:
             return _red(mission, merge, missing)
         return Verify(effect, merge.commit, merge.tree, missing)
-    advance = f"advance:{merge.batch}"
     verdicts = {name: mission.verdict(merge.tree, name) for name in wanted}
     passed = tuple(name for name, verdict in verdicts.items() if verdict is not None and verdict.outcome == "pass")
-    return None if advance in running else Advance(advance, passed)
+    return Advance(advance, passed)
 
 
 def _red(mission: MissionState, merge: OpenMerge, red: tuple[str, ...]) -> Record:

@@ -138,6 +138,7 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
     mission.main, mission.main_tree = fact.commit, fact.tree
     mission.followed = fact.base or mission.followed
     mission.moved = "" if mission.moved == fact.base else mission.moved
+    _keep_what_was_checked(mission, fact)
     for name in fact.passed:
         mission.passed.setdefault(name, event.seq)
     for name in fact.touched:
@@ -154,6 +155,17 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
         turn(task, "merged", event)
     _on_main(mission, event)
     _forget_trees(mission)
+
+
+def _keep_what_was_checked(mission: MissionState, fact: RepoMerged) -> None:
+    """Make criteria unknown that passed on the former tree while the branch was moved: this tree was not checked for
+    them.
+    """
+    known, here = mission.contract.criteria(), mission.verdicts.get(fact.tree, {})
+    green = {*fact.passed, *(name for name, verdict in here.items() if verdict.outcome == "pass")}
+    for name in set(mission.passed) - green:
+        if name in known and known[name].check is not None:
+            del mission.passed[name]
 
 
 def _forget_trees(mission: MissionState) -> None:
