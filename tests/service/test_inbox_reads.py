@@ -128,8 +128,28 @@ async def test_the_number_of_entries_is_that_of_the_inbox(database: str, holdfas
         for later, dead in ((0, False), (2, False), (2, True), (20, True)):
             if dead:
                 rig.kill(died.worker_id)
-            at_us, holders = now_us + later * OVERDUE_US, await rig.store.holders()
+            at_us = now_us + later * OVERDUE_US
             needs.append(sum(entry.group == "needs you" for entry in await inbox(rig.store, at_us)))
-            assert await waiting(rig.store, at_us, holders, 100) == needs[-1]
-            assert await waiting(rig.store, at_us, holders, 1) > 1
+            assert await waiting(rig.store, at_us, 100) == needs[-1]
+            assert await waiting(rig.store, at_us, 1) > 1
         assert needs == [2, 3, 4, 5]
+
+
+async def test_a_session_that_is_taken_up_meanwhile_needs_nobody(
+    holdfast_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was due when the due sessions were listed, and is held when the others are read."""
+    async with sqlite_rig(holdfast_home) as rig:
+        case, list_due = Scenario(rig), rig.store.due
+        await case.open("ses_due")
+        later_us = (await rig.store.find("ses_due")).updated_us + 2 * OVERDUE_US
+        assert await waiting(rig.store, later_us, 100) == 1
+
+        async def due(now_us: int) -> list[str]:
+            found = await list_due(now_us)
+            await case.take("ses_due")
+            return found
+
+        monkeypatch.setattr(rig.store, "due", due)
+        assert await waiting(rig.store, later_us, 100) == 0
+        assert await rig.store.holders() != {}

@@ -94,22 +94,20 @@ async def items(
     return await store.view(look)
 
 
-async def waiting(store: Store, now_us: int, running: Mapping[str, str], limit: int) -> int:
-    """Return how many entries of the inbox need a user. A number above `limit` means that many or more.
+async def waiting(store: Store, now_us: int, limit: int) -> int:
+    """Return how many entries of the inbox need a user. A number above `limit` means that many or more."""
+    due = frozenset((await store.due(now_us))[: limit + 1])
+    filters = [Which(reason=each) for each in get_args(ParkReason) if each not in BY_THEMSELVES]
+    filters += [Which(ids=due)] if due else []
 
-    `running` are the sessions that live processes hold.
-    """
-    found = await store.items(limit=limit + 1)
-    rows: list[SessionRow] = []
-    for reason in get_args(ParkReason):
-        if reason not in BY_THEMSELVES:
-            rows += await store.sessions(Which(reason=reason), limit=limit + 1)
-    if due := await store.due(now_us):
-        rows += await store.sessions(Which(ids=frozenset(due[: limit + 1])))
-    asked = {item.session_id for item in found}
-    unasked = {row.session_id: row for row in rows if row.session_id not in asked}
-    standings = [_standing(row, name in running, now_us) for name, row in unasked.items()]
-    return len(found) + sum(standing is not None and standing[0] == "needs you" for standing in standings)
+    def look(view: View) -> int:
+        found = view.items(open_only=True, limit=limit + 1)
+        asked, holders = {item.session_id for item in found}, view.holders()
+        rows = {row.session_id: row for each in filters for row in view.sessions(each, home=False, limit=limit + 1)}
+        standings = [_standing(row, name in holders, now_us) for name, row in rows.items() if name not in asked]
+        return len(found) + sum(standing is not None and standing[0] == "needs you" for standing in standings)
+
+    return await store.view(look)
 
 
 async def shown(store: Store, item: ItemRow, now_us: int) -> Shown:

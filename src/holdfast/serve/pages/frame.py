@@ -68,23 +68,23 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     stopped: Stopped | None = None
 
 
-async def frame(store: Store, viewer: Viewer, here: str, now_us: int) -> Frame:
-    """Return the frame of a page at the place named `here`.
+async def frame(store: Store, viewer: Viewer, here: str, now_us: int, needs: int | None = None) -> Frame:
+    """Return the frame of a page at the place named `here`, which counted what `needs` a user if it is the inbox.
 
     A viewer limited to a project gets no counts and no money: they are those of the whole home.
     """
     stop = await store.stopped()
     stopped = Stopped(person(stop.by), stop.at_us, stop.reason) if stop is not None else None
-    needs = running = ""
+    needed = running = ""
     spent = cap = None
     if viewer.whole_home:
-        holders = await store.holders()
-        needs, running = _bounded(await waiting(store, now_us, holders, COUNTED)), _bounded(len(holders))
+        needed = _bounded(await waiting(store, now_us, COUNTED) if needs is None else needs)
+        running = _bounded(len(await store.holders()))
         account = await store.account(HOME_ACCOUNT)
         if account is not None:
             spent, cap = account.spent_in("day", now_us), account.cap_day_pico
     places = (
-        Place("Inbox", "/", "i", needs),
+        Place("Inbox", "/", "i", needed),
         Place("Brief", "/brief", "b"),
         Place("Missions", "/missions", "m"),
         Place("Session", "/sessions/last", "s"),

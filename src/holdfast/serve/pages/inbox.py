@@ -85,6 +85,11 @@ class Inbox(msgspec.Struct, frozen=True, kw_only=True):
         """Number of cards and sessions that wait for a user."""
         return len(self.cards) + len(self.waiting)
 
+    @property
+    def counted(self) -> int | None:
+        """`needs` of a short inbox; None if there may be others that the page leaves out."""
+        return self.needs if self.needs + len(self.failed) + self.running < CARDS else None
+
 
 def card(found: Shown, row: SessionRow, name: str, costs: Costs, now_us: int) -> Card:
     """Return an item as a card."""

@@ -51,9 +51,9 @@ class Reads:
     def __init__(self, site: Site) -> None:
         self.site = site
 
-    async def _frame(self, request: Request, here: str) -> Frame:
+    async def _frame(self, request: Request, here: str, needs: int | None = None) -> Frame:
         viewer = viewer_of(visitor_of(request))
-        return await frame(self.site.store, viewer, here, self.site.clock.now_us())
+        return await frame(self.site.store, viewer, here, self.site.clock.now_us(), needs)
 
     async def _looked_us(self, visitor: Visitor) -> int | None:
         return await apart(read_through, self.site.store, visitor.caller.actor)
@@ -61,9 +61,10 @@ class Reads:
     async def inbox(self, request: Request) -> Response:
         """The inbox, which is the home page. An item that is shown whole counts as seen."""
         visitor, store = visitor_of(request), self.site.store
-        made = await self._frame(request, "Inbox")
-        looked_us = await self._looked_us(visitor) or made.now_us - DAY_US
-        page = await inbox.page(store, made.now_us, looked_us, self.site.keeps(visitor))
+        now_us = self.site.clock.now_us()
+        looked_us = await self._looked_us(visitor) or now_us - DAY_US
+        page = await inbox.page(store, now_us, looked_us, self.site.keeps(visitor))
+        made = await self._frame(request, "Inbox", page.counted)
         done_id = request.query_params.get("done", "")
         done = ""
         if done_id:
