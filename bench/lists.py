@@ -23,7 +23,7 @@ from pathlib import Path
 STANDING = ("job", "person", "", "", "timer", "timer", "timer", "timer", "timer", "timer")
 """Reasons of ten consecutive sessions; a session without a reason is done."""
 
-RUN = ("run", "say hello", "--model", "scripted:hello.json")
+RUN = ("run", "say hello", "--model", "scripted:hello.json", "--scratch")
 
 VERBS = (("ps",), ("ps", "--tree"), ("inbox", "--plain"), ("brief",), RUN)
 
@@ -96,6 +96,8 @@ def main() -> None:
         for words in VERBS:
             few, many = (statistics.median(cpu_s(holdfast(homes[n], *words)) for _ in range(args.runs)) for n in homes)
             print(f"{' '.join(words[: 1 if words is RUN else 3]):<16} {few:>11.2f} {many:>18.2f}")
+        for home in homes.values():
+            holdfast(home, "worker", for_s=args.idle)  # it fills the search index, once
         short, long = (
             {n: holdfast(homes[n], "worker", for_s=seconds) for n in homes} for seconds in (10.0, 10.0 + args.idle)
         )

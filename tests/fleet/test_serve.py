@@ -10,7 +10,7 @@ from holdfast.brain.wake import wake
 from holdfast.errors import HandsError, LeaseHeld, LogUnavailable, NeedsProgram
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.fleet.dispatch import FIRST_REST_S, LONGEST_REST_S
-from holdfast.fleet.serve import Service
+from holdfast.fleet.serve import LIST_S, Service, Share
 from holdfast.log.memory import MemoryStore
 from holdfast.session.rows import Uptime
 from tests.brain.stage import Stage, turn
@@ -230,3 +230,25 @@ async def test_a_still_log_is_hardly_looked_at(limit: int) -> None:
             await clock.pass_(300)
             group.cancel_scope.cancel()
     assert looks <= 300 / 3 + 3
+
+
+async def test_a_worker_that_joins_gets_its_share_within_a_second() -> None:
+    """While sessions are due: the sessions of its share would be started twice, and once in vain."""
+    clock, alive, lists = ManualClock(), ["a"], 0
+
+    async def workers() -> tuple[list[str], list[str]]:
+        nonlocal lists
+        lists += 1
+        return alive, alive
+
+    share = Share("a", workers, clock)
+    due = [f"ses_{number}" for number in range(20)]
+    assert await share.split(due) == (due, [])
+    alive = ["a", "b"]
+    for _ in range(4):
+        await clock.pass_(LIST_S / 4)
+        await share.split([])
+    assert lists == 1
+    mine, others = await share.split(due)
+    assert (0 < len(mine) < 20, others, lists) == (True, [], 2)
+    assert [each for each in due if share.has(each, free=False)] == mine

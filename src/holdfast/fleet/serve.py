@@ -40,8 +40,8 @@ Workers = Callable[[], Awaitable[tuple[Sequence[str], Sequence[str]]]]
 class Share:
     """This worker's share of the due sessions, so that workers of one log do not all start the same session.
 
-    `workers` is called at most every `LOOK_S`. Sessions that `free` names can begin in any home: they are divided among
-    all workers, and the others among those of this home.
+    `workers` is called at most every `LIST_S` while sessions are due, else every `LOOK_S`. Sessions that `free` names
+    can begin in any home: they are divided among all workers, and the others among those of this home.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Share:
         self._clock = clock
         self._free = free
         self._here, self._all = (0, 1), (0, 1)
-        self._until_s = float("-inf")
+        self._listed_s = float("-inf")
         self._others: dict[str, float] = {}
 
     def has(self, session_id: str, *, free: bool) -> bool:
@@ -71,10 +71,10 @@ class Share:
         A worker without work of its own helps the others from the end of their lists, with what they left for a while.
         """
         now_s = self._clock.monotonic_s()
-        if now_s >= self._until_s:
+        if now_s >= self._listed_s + (LIST_S if due else LOOK_S):
             lists = [sorted({*workers, self._worker_id}) for workers in await self._workers()]
             self._here, self._all = [(names.index(self._worker_id), len(names)) for names in lists]
-            self._until_s = now_s + LOOK_S
+            self._listed_s = now_s
         mine, others, free = list[str](), list[str](), self._free()
         for session_id in due:
             (mine if self.has(session_id, free=session_id in free) else others).append(session_id)
