@@ -61,6 +61,7 @@ class _Walk:
         self.dead: set[str] = set()
         self.running: TriggerFired | None = None
         self.opened_us = self.finished_us = 0
+        self.boot = self.opened_boot = ""
         self.failures, self.item, self.held, self.paused = 0, "", False, False
         self.batch: list[Fact] = []
         self.cancelled = self.crowded = False
@@ -82,8 +83,8 @@ class _Walk:
                 yield from self._fired(fact, event)
             case FiringEnded() as fact:
                 yield from self._ended(fact)
-            case ShiftStarted():
-                self.batch, self.crowded = [], False
+            case ShiftStarted(boot_id=boot_id):
+                self.batch, self.crowded, self.boot = [], False, boot_id
             case ShiftEnded() as fact:
                 yield from self._parked(fact, event)
             case _:
@@ -219,6 +220,7 @@ class _Walk:
             self.queue.pop(key, None)
             self.gone[key] = "fired"
         self.running, self.opened_us, self.finished_us, self.cancelled = fact, event.at_us, 0, False
+        self.opened_boot = self.boot
 
     def _ended(self, fact: FiringEnded) -> Found:
         running = self.running
@@ -233,7 +235,8 @@ class _Walk:
         if silent and running.trigger not in (SCHEDULE, MANUAL) and not set(running.keys) <= self.dead:
             yield "dead", f"the events of firing {fact.firing} are lost"
         took_us = self.finished_us - self.opened_us
-        if fact.outcome == "done" and YEAR_US / 2 > took_us > self.duty.timeout_s * SECOND_US + 2 * SLACK_US:
+        late = YEAR_US / 2 > took_us > self.duty.timeout_s * SECOND_US + 2 * SLACK_US
+        if fact.outcome == "done" and late and self.boot == self.opened_boot:  # nobody cancels while a machine is off
             yield "timeout", f"firing {fact.firing} worked for {took_us / 1e6:.0f} s"
         self.failures = 0 if good else self.failures + (fact.outcome != "cancelled")
         self.item = "" if good else fact.item_id or self.item
