@@ -19,7 +19,7 @@ from tests.support.child import command_of
 from tests.support.waiting import PATIENCE_S
 
 SMALL = HandsPolicy(memory_bytes=256 << 20, processes=64, disk_bytes=96 << 20)
-LARGE = HandsPolicy(memory_bytes=2 << 30, processes=500, disk_bytes=4 << 30)
+LARGE = HandsPolicy(memory_bytes=2 << 30, processes=500, disk_bytes=768 << 20)
 
 TOUCH = "x = bytearray({n})\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(30)"
 
