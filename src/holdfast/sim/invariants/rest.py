@@ -299,7 +299,8 @@ def _is_over(ended: ShiftEnded, started: ShiftStarted, at_us: int) -> bool:
     if ended.due_us is None:
         return False
     same = ended.boot_id == started.boot_id
-    return at_us >= ended.due_us or (same and at_us - started.booted_us >= ended.due_us - ended.booted_us)
+    up_us = max(started.up_us, at_us - started.booted_us)  # the clock may be set between the decision and its event
+    return at_us >= ended.due_us or (same and up_us >= ended.due_us - ended.booted_us)
 
 
 def _was_interrupted(history: History, call_id: str, seq: int) -> bool:
