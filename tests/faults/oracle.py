@@ -125,14 +125,20 @@ def events(session: Session) -> list[Event]:
 def processes_of(record: Record) -> list[str]:
     """What still runs as the user of this session's hands, a user id set apart for its workspace.
 
-    Hands of a brain that died while it made them are nobody's and end by themselves: they are let off.
+    Hands of a brain that died while it made them are nobody's and end by themselves: they are let off, also if their
+    supervisor ends during the look.
     """
     users = {hands.uid for hands in record.facts(HandsProvisioned)} - {os.getuid()}
-    mine = {pid: entry for pid, entry in processes.list_all().items() if entry.state != "Z" and _user(pid) in users}
-    for pid in supervisors(record.session.home).values():
-        for entry in processes.descendants(pid):
-            mine.pop(entry.pid, None)
-    return [f"{pid} {_command(pid)}" for pid in mine if _user(pid) in users]
+    supervised = _supervised(record)
+    mine = [pid for pid, entry in processes.list_all().items() if entry.state != "Z" and _user(pid) in users]
+    supervised |= _supervised(record)
+    return [f"{pid} {_command(pid)}" for pid in mine if pid not in supervised and _user(pid) in users]
+
+
+def _supervised(record: Record) -> set[int]:
+    """The processes below the supervisors of the home."""
+    found = supervisors(record.session.home).values()
+    return {entry.pid for pid in found for entry in processes.descendants(pid)}
 
 
 def _user(pid: int) -> int:
