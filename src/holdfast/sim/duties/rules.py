@@ -65,7 +65,7 @@ class _Walk:
         self.failures, self.item, self.held, self.paused = 0, "", False, False
         self.batch: list[Fact] = []
         self.cancelled = self.crowded = False
-        self.at_us = self.before_us = since_us
+        self.at_us = self.before_us = self.began_us = since_us
 
     def take(self, event: Event) -> Found:
         """Follow one more event, and report what it breaks."""
@@ -84,7 +84,7 @@ class _Walk:
             case FiringEnded() as fact:
                 yield from self._ended(fact)
             case ShiftStarted(boot_id=boot_id):
-                self.batch, self.crowded, self.boot = [], False, boot_id
+                self.batch, self.crowded, self.boot, self.began_us = [], False, boot_id, event.at_us
             case ShiftEnded() as fact:
                 yield from self._parked(fact, event)
             case _:
@@ -155,9 +155,9 @@ class _Walk:
         if not timely and schedule.misfire == "skip" and too_late:
             yield "misfire", f"{fact.time_us} fires {late_us / 1e6:.0f} s late in spite of skip"
         if not timely and schedule.misfire == "once":
-            later = true_instants(
-                schedule, self.since_us, fact.time_us, event.at_us - int((schedule.grace_s + 400) * SECOND_US)
-            )
+            decided_us = min(event.at_us, max(self.before_us, self.began_us))  # at least, as above
+            missed_us = decided_us - int((schedule.grace_s + 400) * SECOND_US)
+            later = true_instants(schedule, self.since_us, fact.time_us, missed_us)
             if [each for each in later if each not in self.instants]:
                 yield "misfire", f"{fact.time_us} stands for missed instants, and later ones were missed too"
         if len(queued) >= self.duty.queue_max:
@@ -293,5 +293,6 @@ class _Walk:
             yield "ended", f"firing {self.running.firing} is over, and its end was never recorded"
         stuck = [key for key, (_, at_us) in self.queue.items() if end_us - at_us > SLACK_US]
         free = self.running is None and not (self.paused or self.held or self.failures >= self.duty.failures_max)
-        if stuck and free and end_us - self.opened_us > self.duty.timeout_s * SECOND_US + SLACK_US:
+        since_us = max(self.opened_us + self.duty.timeout_s * SECOND_US, self.floor_us)  # a user may free it at the end
+        if stuck and free and end_us - since_us > SLACK_US:
             yield "stuck", f"{len(stuck)} triggers wait, and nothing is at work"
