@@ -69,7 +69,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def frame(store: Store, viewer: Viewer, here: str, now_us: int, needs: int | None = None) -> Frame:
-    """Return the frame of a page at the place named `here`, which counted what `needs` a user if it is the inbox.
+    """Return the frame of a page at the place named `here`. `needs` is the number beside *Inbox*, None to count it.
 
     A viewer limited to a project gets no counts and no money: they are those of the whole home.
     """

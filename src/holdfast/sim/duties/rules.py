@@ -236,7 +236,7 @@ class _Walk:
             yield "dead", f"the events of firing {fact.firing} are lost"
         took_us = self.finished_us - self.opened_us
         late = YEAR_US / 2 > took_us > self.duty.timeout_s * SECOND_US + 2 * SLACK_US
-        if fact.outcome == "done" and late and self.boot == self.opened_boot:  # nobody cancels while a machine is off
+        if fact.outcome == "done" and late and self.boot == self.opened_boot:  # a machine that is off cancels nothing
             yield "timeout", f"firing {fact.firing} worked for {took_us / 1e6:.0f} s"
         self.failures = 0 if good else self.failures + (fact.outcome != "cancelled")
         self.item = "" if good else fact.item_id or self.item

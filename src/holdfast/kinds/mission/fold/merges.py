@@ -161,11 +161,11 @@ def _keep_what_was_checked(mission: MissionState, fact: RepoMerged) -> None:
     """Make criteria unknown that passed on the former tree while the branch was moved: this tree was not checked for
     them.
     """
-    known, here = mission.contract.criteria(), mission.verdicts.get(fact.tree, {})
-    green = {*fact.passed, *(name for name, verdict in here.items() if verdict.outcome == "pass")}
-    for name in set(mission.passed) - green:
-        if name in known and known[name].check is not None:
-            del mission.passed[name]
+    for name, criterion in mission.contract.criteria().items():
+        verdict = mission.verdict(fact.tree, name)
+        green = name in fact.passed or (verdict is not None and verdict.outcome == "pass")
+        if criterion.check is not None and not green:
+            mission.passed.pop(name, None)
 
 
 def _forget_trees(mission: MissionState) -> None:
